@@ -1,0 +1,39 @@
+# Everything runs in a virtual environment that is made here: `make demo` and `make test` need Python 3.10 or newer and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint types layers unit others clean
+
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)  ## real digits: shards, index, contact sheet, training on two ranks
+	$(BIN)/python examples/digits.py
+
+test: lint types layers others unit  ## everything that must hold before a change lands
+
+lint: $(READY)  ## ruff: rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## mypy --strict
+	$(BIN)/mypy
+
+layers: $(READY)  ## import-linter: the layers of the package
+	$(BIN)/lint-imports
+
+unit: $(READY)  ## pytest with doctests and branch coverage
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered $(ARGS)
+
+others: $(READY)  ## what needs no torch, on the other Python versions of this machine
+	$(BIN)/python tests/other_pythons.py
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*

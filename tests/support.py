@@ -1,0 +1,53 @@
+"""What several tests arrange: real tar shards and descriptors, written by other programs than the one under test."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CORPORA = Path(os.environ.get("WIDS_CORPORA", Path(__file__).parents[2] / "shared" / "corpora"))
+"""Tar archives of other projects; tests that need them are skipped where the folder is missing."""
+
+
+def write_tar(path: Path, members: Iterable[tuple[str, bytes]], *, tar_format: int = tarfile.USTAR_FORMAT) -> Path:
+    """Write `(name, data)` members with CPython's `tarfile`, in their order."""
+    with tarfile.open(path, "w", format=tar_format) as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def sample_members(num_samples: int, *, first: int = 0) -> list[tuple[str, bytes]]:
+    """Return the members of samples `000000`, `000001`, … with a `.txt` and a `.cls` each."""
+    members = []
+    for number in range(first, first + num_samples):
+        members.append((f"{number:06d}.txt", f"text of {number}".encode()))
+        members.append((f"{number:06d}.cls", str(number % 10).encode()))
+    return members
+
+
+def write_shards(folder: Path, counts: Iterable[int]) -> list[tuple[str, int]]:
+    """Write one shard per count, numbered on through all of them; return `(path, count)` pairs."""
+    shards = []
+    first = 0
+    for shard, count in enumerate(counts):
+        path = write_tar(folder / f"shard-{shard:04d}.tar", sample_members(count, first=first))
+        shards.append((str(path), count))
+        first += count
+    return shards
+
+
+def write_descriptor(path: Path, shardlist: Iterable[Mapping[str, object]], **extra: object) -> Path:
+    """Write a version 1 descriptor."""
+    path.write_bytes(orjson.dumps({"wids_version": 1, "shardlist": list(shardlist), **extra}))
+    return path

@@ -1,0 +1,66 @@
+"""Random access by index to datasets stored as tar shards.
+
+    import wids
+
+    dataset = wids.ShardListDataset("train.json")
+    dataset[1900]  # {".jpg": <PIL image>, ".cls": 3, "__key__": "000041", …}
+
+Names are loaded when first used, so that importing the package, and what needs no torch, stays fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from wids._version import __version__
+from wids.errors import (
+    DecodeError,
+    DescriptorError,
+    FetchError,
+    ShardMismatchError,
+    TarFormatError,
+    WidsError,
+)
+
+_LAZY = {
+    "ChunkedSampler": "wids.sampling",
+    "DistributedChunkedSampler": "wids.sampling",
+    "IndexedTarSamples": "wids.shard_cache",
+    "ShardListDataset": "wids.dataset",
+    "ShardListSampler": "wids.sampling",
+    "ShardedSampler": "wids.sampling",
+    "collate": "wids.decode",
+    "default_decoder": "wids.decode",
+}
+
+__all__ = [
+    "ChunkedSampler",
+    "DecodeError",
+    "DescriptorError",
+    "DistributedChunkedSampler",
+    "FetchError",
+    "IndexedTarSamples",
+    "ShardListDataset",
+    "ShardListSampler",
+    "ShardMismatchError",
+    "ShardedSampler",
+    "TarFormatError",
+    "WidsError",
+    "__version__",
+    "collate",
+    "default_decoder",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'wids' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,60 @@
+"""What goes wrong, as one tree of exceptions.
+
+    WidsError
+    ├── DescriptorError     (ValueError)   the JSON, folder, pattern or list that names the shards
+    ├── TarFormatError      (ValueError)   a shard is damaged, or no tar at all
+    ├── ShardMismatchError  (ValueError)   a shard is not what its descriptor or index says
+    ├── FetchError          (OSError)      a shard or descriptor cannot be had
+    └── DecodeError         (ValueError)   a sample's bytes are not what their extension says
+
+Each is made from one string, so that it crosses process borders whole. A message says where, what is wrong, and what
+to do; `redact` makes URLs fit for it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s@]*@")
+_QUERY_VALUE = re.compile(r"(?<==)[^&#\s]+")
+
+
+class WidsError(Exception):
+    """Base of everything that this package raises on its own account."""
+
+
+class DescriptorError(WidsError, ValueError):
+    """A descriptor cannot be read or contradicts itself; names the file and the JSON path."""
+
+
+class TarFormatError(WidsError, ValueError):
+    """A shard is damaged or is no tar; names the file and the byte offset."""
+
+
+class ShardMismatchError(WidsError, ValueError):
+    """A shard is not what its descriptor or index says; names both values."""
+
+
+class FetchError(WidsError, OSError):
+    """A shard or descriptor cannot be opened or fetched; names the URL without its secrets."""
+
+
+class DecodeError(WidsError, ValueError):
+    """A field cannot be decoded; names index, shard, key and field."""
+
+
+def redact(url: str) -> str:
+    """Return `url` without what could be a secret: credentials, and the values of its query.
+
+    Examples:
+        >>> redact("https://me:pw@host/a.tar?X-Amz-Signature=abc&part=1")
+        'https://***@host/a.tar?X-Amz-Signature=***&part=***'
+        >>> redact("/data/a?b=c.tar")
+        '/data/a?b=c.tar'
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme == "file":
+        return url
+    url = _CREDENTIALS.sub("***@", url)
+    head, mark, query = url.partition("?")
+    return head + mark + _QUERY_VALUE.sub("***", query)

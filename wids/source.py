@@ -1,0 +1,222 @@
+"""The seam between what stores a shard and what reads it.
+
+Storage opens a shard as a `Source`; the tar reader asks it for windows and sees neither URL nor folder. A mapped file
+answers every request with its whole map, for free; one that is read in place answers with just the bytes asked for. One
+read path serves both: ask the index for a span, ask the source for the window, slice.
+
+Nothing here closes a map or a descriptor under a reader: `release` drops the source's own reference, and the object
+goes with the last memoryview, file or running read that still holds it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from wids.errors import FetchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Span = tuple[int, int]
+"""Byte range `(start, stop)`, `stop` exclusive."""
+
+Window = tuple[memoryview, int]
+"""A buffer, and the offset in the source of the buffer's first byte."""
+
+Hint = Literal["sequential", "random", "willneed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells one stored object from another; fields are None where the store does not know them."""
+
+    size: int
+    """Bytes in the object."""
+    mtime_ns: int | None = None
+    """Modification time, nanoseconds since the epoch."""
+    ctime_ns: int | None = None
+    """Change time of the inode, nanoseconds since the epoch."""
+    inode: int | None = None
+    """Number of the inode on its device."""
+    etag: str | None = None
+    """The store's own tag for the object's content."""
+
+    @classmethod
+    def from_stat(cls, status: os.stat_result) -> Identity:
+        """Return the identity of a local file."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+class Source(Protocol):
+    """One opened shard, read by byte ranges; safe to use from several threads."""
+
+    name: str
+    """For messages, secrets redacted."""
+    identity: Identity
+    """Of the object that was opened."""
+
+    def window(self, start: int, stop: int) -> Window:
+        """Return a buffer that holds `[start, stop)`, and the offset of its first byte.
+
+        The buffer may be larger; it ends early only where the source does.
+
+        Raises:
+            OSError: The bytes cannot be read.
+        """
+        ...
+
+    def windows(self, spans: Sequence[Span]) -> list[Window]:
+        """Return one window per span, joined where near and concurrent where remote."""
+        ...
+
+    def advise(self, spans: Sequence[Span], hint: Hint) -> None:
+        """Tell the system how `spans` will be read; never raises for a hint that it does not take."""
+        ...
+
+    def release(self) -> None:
+        """Drop own references; views that are out stay valid. The source is not used afterwards."""
+        ...
+
+
+class MmapSource:
+    """A local file, mapped: pages are read when touched and shared by all processes of the machine.
+
+    A file that is replaced (renamed over) stays as it was opened. One that is truncated in place while mapped kills
+    the process that touches the missing pages (SIGBUS), which no reader can prevent; `PreadSource` gives an error then.
+
+    Args:
+        path: Of the file.
+        name: For messages; None for `path`.
+
+    Raises:
+        FetchError: The file cannot be opened.
+    """
+
+    __slots__ = ("_map", "buffer", "identity", "name", "path")
+
+    def __init__(self, path: str, name: str | None = None) -> None:
+        self.path = path
+        self.name = name or path
+        descriptor = _open_file(path, self.name)
+        try:
+            self.identity = Identity.from_stat(os.fstat(descriptor))
+            # An empty file cannot be mapped; an empty buffer stands for it.
+            self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if self.identity.size else None
+        except (OSError, ValueError) as error:
+            raise FetchError(f"{self.name}: cannot be mapped: {error}") from error
+        finally:
+            os.close(descriptor)
+        self.buffer = memoryview(b"" if self._map is None else self._map)
+
+    def window(self, start: int, stop: int) -> Window:  # noqa: ARG002
+        """Return the whole map."""
+        return self.buffer, 0
+
+    def windows(self, spans: Sequence[Span]) -> list[Window]:
+        """Return the whole map, once per span."""
+        return [(self.buffer, 0)] * len(spans)
+
+    def advise(self, spans: Sequence[Span], hint: Hint) -> None:
+        """Pass `hint` to madvise, page-aligned."""
+        if self._map is None:
+            return
+        advice = {"sequential": mmap.MADV_SEQUENTIAL, "random": mmap.MADV_RANDOM, "willneed": mmap.MADV_WILLNEED}[hint]
+        for start, stop in spans:
+            aligned = start - start % mmap.PAGESIZE
+            length = min(stop, self.identity.size) - aligned
+            if length > 0:
+                self._map.madvise(advice, aligned, length)
+
+    def release(self) -> None:
+        """Drop the map; it is unmapped with the last view of it."""
+        self.buffer = memoryview(b"")
+        self._map = None
+
+
+class PreadSource:
+    """A local file read in place: for file systems where a mapped file that shrinks would kill the process.
+
+    Args:
+        path: Of the file.
+        name: For messages; None for `path`.
+
+    Raises:
+        FetchError: The file cannot be opened.
+    """
+
+    __slots__ = ("_file", "identity", "name", "path")
+
+    def __init__(self, path: str, name: str | None = None) -> None:
+        self.path = path
+        self.name = name or path
+        self._file = _FileDescriptor(_open_file(path, self.name))
+        self.identity = Identity.from_stat(os.fstat(self._file.number))
+
+    def window(self, start: int, stop: int) -> Window:
+        """Read `[start, stop)`, or what there is of it up to the size at opening.
+
+        Raises:
+            FetchError: The file has shrunk since it was opened, or cannot be read.
+        """
+        stop = min(stop, self.identity.size)
+        if start >= stop:
+            return memoryview(b""), start
+        data = bytearray(stop - start)
+        view = memoryview(data)
+        file = self._file  # held for the whole read: `release` in another thread must not close the descriptor
+        filled = 0
+        while filled < len(data):
+            try:
+                count = os.preadv(file.number, [view[filled:]], start + filled)
+            except OSError as error:
+                raise FetchError(f"{self.name}: reading bytes {start} to {stop} failed: {error}") from error
+            if count == 0:
+                raise FetchError(
+                    f"{self.name}: ends at byte {start + filled}, but had {self.identity.size} bytes when it was "
+                    "opened; it was truncated meanwhile, open it again"
+                )
+            filled += count
+        return view.toreadonly(), start
+
+    def windows(self, spans: Sequence[Span]) -> list[Window]:
+        """Read each span."""
+        return [self.window(start, stop) for start, stop in spans]
+
+    def advise(self, spans: Sequence[Span], hint: Hint) -> None:
+        """Pass `hint` to posix_fadvise, where the system has it."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        advice = {
+            "sequential": os.POSIX_FADV_SEQUENTIAL,
+            "random": os.POSIX_FADV_RANDOM,
+            "willneed": os.POSIX_FADV_WILLNEED,
+        }[hint]
+        for start, stop in spans:
+            os.posix_fadvise(self._file.number, start, stop - start, advice)
+
+    def release(self) -> None:
+        """Drop the descriptor; it is closed with the last read that is under way."""
+        self._file = _FileDescriptor(-1)
+
+
+class _FileDescriptor:
+    """Closes a file descriptor with its last reference."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
+def _open_file(path: str, name: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FetchError(f"{name}: cannot be opened: {error.strerror}; is the path right?") from error
