@@ -1,0 +1,138 @@
+"""One 512-byte header block, as bytes, to a `Header`.
+
+The layouts are those of POSIX.1-1988 (ustar), POSIX.1-2001 (pax), GNU tar and star; see "Basic Tar Format" in the GNU
+tar manual and pax(1) of POSIX, "ustar Interchange Format". Where writers differ from the standard, a number or name
+is read as GNU tar, bsdtar and CPython's `tarfile` agree to read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wids.errors import TarFormatError
+
+BLOCK = 512
+"""Bytes of a header, and the unit to which a member's data is padded."""
+
+REGULAR_TYPES = b"\x007" b"0"
+"""Type flags of files: old and new regular ones, and contiguous ones, which every reader takes for regular."""
+
+HARD_LINK = b"1"
+WITHOUT_DATA = b"123456"
+"""Type flags after whose header no data follows, whatever the size says: links, devices, directories, pipes."""
+
+GNU_SPARSE = b"S"
+GNU_LONG_NAME = b"L"
+GNU_LONG_LINK = b"K"
+PAX_LOCAL = (b"x", b"X")
+"""Type flags of a header that describes the next member; `X` is Solaris'."""
+PAX_GLOBAL = b"g"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What one header block says."""
+
+    offset: int
+    """Bytes from the start of the shard to the block."""
+    type: bytes
+    """The type flag, one byte."""
+    name: bytes
+    """Path of the member, prefix included; any bytes but NUL."""
+    link: bytes
+    """Path of a link's target."""
+    size: int
+    """Bytes of data that follow, before padding."""
+
+    @property
+    def data_offset(self) -> int:
+        """Bytes from the start of the shard to the first byte of data."""
+        return self.offset + BLOCK
+
+
+def parse_header(block: bytes, offset: int, file: str) -> Header:
+    """Return what a header block that is not all zeros says.
+
+    Args:
+        block: The 512 bytes.
+        offset: Of the block in the shard, for messages.
+        file: Name of the shard, for messages.
+
+    Raises:
+        TarFormatError: The checksum is wrong, or the size is no number.
+    """
+    stored = _parse_field(block, "checksum", slice(148, 156), offset, file)
+    unsigned = sum(block) - sum(block[148:156]) + 8 * ord(" ")
+    # Some old writers added up signed characters; readers accept both sums.
+    if stored not in (unsigned, unsigned - 256 * _count_high_bytes(block)):
+        what = "no tar archive" if offset == 0 else "damaged"
+        raise TarFormatError(
+            f"{file}: {what}: the header at byte {offset} has checksum {stored}, expected {unsigned}; "
+            "fetch or write the shard again"
+        )
+    size = _parse_field(block, "size", slice(124, 136), offset, file)
+    return Header(offset, block[156:157], join_name(block), cut_at_nul(block[157:257]), size)
+
+
+def _count_high_bytes(block: bytes) -> int:
+    return sum(byte >= 128 for byte in block[:148] + block[156:])
+
+
+def _parse_field(block: bytes, what: str, where: slice, offset: int, file: str) -> int:
+    try:
+        return parse_number(block[where])
+    except ValueError:
+        kind = "no tar archive" if offset == 0 else "damaged"
+        raise TarFormatError(
+            f"{file}: {kind}: the header at byte {offset} has {what} {block[where]!r}, expected a number that is not "
+            "negative; fetch or write the shard again"
+        ) from None
+
+
+def parse_number(field: bytes) -> int:
+    """Return a number as header fields hold it: octal digits, or GNU's base 256.
+
+    Blanks around the digits are skipped, a NUL or blank ends them, and an empty field is 0. A leading NUL, which a
+    writer left whose preceding field overflowed, is skipped, as in GNU tar.
+
+    Raises:
+        ValueError: The field is anything else, or negative.
+
+    Examples:
+        >>> parse_number(b"00000001750" + bytes(1)), parse_number(b"   17 " + bytes(6)), parse_number(bytes(12))
+        (1000, 15, 0)
+        >>> parse_number(b"\\x80" + (9 << 30).to_bytes(11, "big"))
+        9663676416
+    """
+    if field[0] & 0x80:
+        if field[0] & 0x40:
+            raise ValueError("negative")
+        return int.from_bytes(bytes([field[0] & 0x3F]) + field[1:], "big")
+    if field[0] == 0:
+        field = field[1:]
+    digits = cut_at_nul(field).strip(b" \t")
+    if not digits:
+        return 0
+    if not digits.isdigit():
+        raise ValueError("not octal")
+    return int(digits, 8)
+
+
+def cut_at_nul(field: bytes) -> bytes:
+    """Return what stands before the first NUL."""
+    return field.split(b"\0", 1)[0]
+
+
+def join_name(block: bytes) -> bytes:
+    """Return the path in a header block, prefix included."""
+    name = cut_at_nul(block[:100])
+    # Only POSIX headers have a prefix; GNU's have times there, and star's end the prefix earlier to make room for them.
+    if block[257:263] != b"ustar\0":
+        return name
+    prefix = cut_at_nul(block[345:476] if block[508:512] == b"tar\0" else block[345:500])
+    return prefix + b"/" + name if prefix else name
+
+
+def padded(size: int) -> int:
+    """Return `size` rounded up to whole blocks."""
+    return (size + BLOCK - 1) // BLOCK * BLOCK

@@ -1,0 +1,323 @@
+"""A shard to its members: where each file's bytes lie, what it is called, and how the archive ends.
+
+The scan goes on in runs. Ordinary headers are taken many at a time (`wids.tar.runs`); what a run stops at, anything that
+is not entirely ordinary or not right, is read here alone and with all care, and the next run begins behind it. Both see
+the same bytes through `Source.window`, so a mapped file is never read where no header lies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wids.errors import TarFormatError
+from wids.tar import extended
+from wids.tar.headers import (
+    BLOCK,
+    GNU_LONG_LINK,
+    GNU_LONG_NAME,
+    GNU_SPARSE,
+    HARD_LINK,
+    PAX_GLOBAL,
+    PAX_LOCAL,
+    REGULAR_TYPES,
+    WITHOUT_DATA,
+    Header,
+    cut_at_nul,
+    padded,
+    parse_header,
+)
+from wids.tar.runs import RunFinder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from wids.source import Source
+    from wids.tar.extended import PaxRecords, Segment
+    from wids.tar.runs import Run
+
+_MAX_EXTENSION_BYTES = 16 << 20
+"""Of the data of one pax or long-name header; PATH_MAX is 4 KiB, and whole xattrs fit with room to spare."""
+
+
+@dataclass(slots=True)
+class Members:
+    """The files of a shard in archive order, as columns.
+
+    Directories, devices and symbolic links are left out; a hard link has the bytes of its target.
+    """
+
+    names: list[bytes]
+    """`(num_members,)`, whole paths as they were stored."""
+    offsets: NDArray[np.int64]
+    """`(num_members,)` int64, bytes from the start of the shard to the member's first byte."""
+    sizes: NDArray[np.int64]
+    """`(num_members,)` int64, bytes in the member; of a sparse one the logical size."""
+    sparse: dict[int, list[Segment]]
+    """Where the parts of sparse members lie, by number of the member."""
+    broken_links: dict[int, str]
+    """What is wrong with hard links whose target is no earlier file, by number of the member."""
+    end: int
+    """Offset of the end-of-archive blocks, or of the end of the file where they are missing."""
+    has_end_blocks: bool
+    """False when the file ends right after a member."""
+    bytes_after_end: int
+    """How many bytes follow the end-of-archive blocks up to the last one that is not zero; they are not read."""
+
+
+def scan_members(source: Source) -> Members:
+    """Read all headers of a tar shard.
+
+    Raises:
+        TarFormatError: The file is no tar, or damaged; names the byte.
+        OSError: It cannot be read.
+    """
+    if source.identity.size == 0:
+        raise TarFormatError(f"{source.name}: no tar archive: the file is empty; fetch or write the shard again")
+    return _Scan(source).run()
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What extension headers say about the member that follows them."""
+
+    records: PaxRecords = field(default_factory=dict)
+    name: bytes | None = None
+    link: bytes | None = None
+    offset: int | None = None
+    """Of the first extension header; None without one."""
+
+
+class _Scan:
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._size = source.identity.size
+        self._names: list[bytes] = []
+        self._offsets: list[NDArray[np.int64]] = []
+        self._sizes: list[NDArray[np.int64]] = []
+        self._sparse: dict[int, list[Segment]] = {}
+        self._broken_links: dict[int, str] = {}
+        self._globals: PaxRecords = {}
+        self._targets: dict[bytes, tuple[int, int, int]] = {}
+        self._num_target_runs = 0
+
+    def run(self) -> Members:
+        finder = RunFinder(self._source)
+        offset = 0
+        while offset < self._size:
+            run = None if self._globals else finder.find(offset)
+            if run is not None:
+                self._add_run(run)
+                offset = run.stop
+            else:
+                stop = self._read_member(offset)
+                if stop is None:
+                    break
+                offset = stop
+        return self._finish(offset)
+
+    def _add_run(self, run: Run) -> None:
+        self._names += run.names
+        self._offsets.append(run.offsets)
+        self._sizes.append(run.sizes)
+
+    def _finish(self, end: int) -> Members:
+        has_end_blocks = end + BLOCK <= self._size
+        empty = np.zeros(0, np.int64)
+        return Members(
+            names=self._names,
+            offsets=np.concatenate([empty, *self._offsets]),
+            sizes=np.concatenate([empty, *self._sizes]),
+            sparse=self._sparse,
+            broken_links=self._broken_links,
+            end=end,
+            has_end_blocks=has_end_blocks,
+            bytes_after_end=_count_bytes_after(self._source, end) if has_end_blocks else 0,
+        )
+
+    # One member, read with all care.
+
+    def _read_member(self, offset: int) -> int | None:
+        """Add the member whose headers begin at `offset`; return the offset behind it, None at the archive's end."""
+        pending = _Pending()
+        while True:
+            block = self._read_header(offset, pending)
+            if block is None:
+                return None
+            header = parse_header(block, offset, self._source.name)
+            if not self._read_extension(header, pending):
+                return self._add_member(header, block, pending)
+            pending.offset = header.offset if pending.offset is None else pending.offset
+            offset = header.data_offset + padded(header.size)
+
+    def _read_header(self, offset: int, pending: _Pending) -> bytes | None:
+        block = self._bytes(offset, min(offset + BLOCK, self._size))
+        if not block.strip(b"\0"):
+            if pending.offset is not None:
+                raise self._damaged(f"the member that the header at byte {pending.offset} describes is missing")
+            return None
+        if len(block) < BLOCK:
+            what = "no tar archive" if offset == 0 else "damaged"
+            raise TarFormatError(
+                f"{self._source.name}: {what}: the file ends at byte {self._size}, inside the header at byte {offset}; "
+                "fetch or write the shard again"
+            )
+        return block
+
+    def _read_extension(self, header: Header, pending: _Pending) -> bool:
+        """Take what an extension header says into `pending`; return False when `header` is a member's own."""
+        if header.type in PAX_LOCAL:
+            pending.records |= extended.parse_pax(self._payload(header), header.offset, self._source.name)
+        elif header.type == PAX_GLOBAL:
+            records = extended.parse_pax(self._payload(header), header.offset, self._source.name)
+            self._globals |= {key: value for key, value in records.items() if key in _PAX_KEYS}
+            return True
+        elif header.type == GNU_LONG_NAME:
+            pending.name = cut_at_nul(self._payload(header))
+        elif header.type == GNU_LONG_LINK:
+            pending.link = cut_at_nul(self._payload(header))
+        else:
+            return False
+        return True
+
+    def _add_member(self, header: Header, block: bytes, pending: _Pending) -> int:
+        """Add the member that `header` begins, if it is a file; return the offset behind it."""
+        name_of_file = self._source.name
+        records = {**self._globals, **pending.records}
+        # An old regular type with a slash at the end of its name is a directory written before there was a type for it.
+        directory = header.type == b"\0" and header.name.endswith(b"/")
+        size = header.size
+        if directory or header.type in WITHOUT_DATA:
+            size = 0
+        else:
+            told = extended.pax_number(records, b"size", header.offset, name_of_file)
+            size = size if told is None else told
+        name = records.get(b"path") or pending.name or header.name
+        start = header.data_offset
+        if header.type == HARD_LINK:
+            self._add_link(name, records.get(b"linkpath") or pending.link or header.link, header)
+        elif header.type == GNU_SPARSE or any(key.startswith(b"GNU.sparse.") for key in records):
+            start = self._add_sparse(name, header, block, size, records)
+        elif header.type in REGULAR_TYPES and not directory:
+            self._add(name, start, size)
+        stop = start + padded(size)
+        if stop > self._size:
+            where = "data" if start + size > self._size else "padding"
+            raise self._damaged(
+                f"the file ends at byte {self._size}, inside the {where} of the member whose header is at byte "
+                f"{header.offset}, which reaches to byte {stop}"
+            )
+        return stop
+
+    def _add(self, name: bytes, offset: int, size: int) -> None:
+        self._names.append(name)
+        self._offsets.append(np.array([offset], np.int64))
+        self._sizes.append(np.array([size], np.int64))
+
+    def _add_link(self, name: bytes, target: bytes, header: Header) -> None:
+        """Add a hard link, with the bytes of the latest earlier file of its target's name."""
+        self._learn_targets()
+        number, offset, size = self._targets.get(_plain_path(target), (-1, header.data_offset, 0))
+        linked = len(self._names)
+        if number < 0:
+            shown = target.decode("utf-8", "backslashreplace")
+            self._broken_links[linked] = (
+                f"the hard link at byte {header.offset} is to {shown!r}, which is no earlier file of the archive"
+            )
+        if number in self._sparse:
+            self._sparse[linked] = self._sparse[number]
+        if number in self._broken_links:
+            self._broken_links[linked] = self._broken_links[number]
+        self._add(name, offset, size)
+
+    def _learn_targets(self) -> None:
+        """Note what hard links can be to, among the members added since the last one."""
+        number = len(self._names) - sum(map(len, self._offsets[self._num_target_runs :]))
+        for offsets, sizes in zip(
+            self._offsets[self._num_target_runs :], self._sizes[self._num_target_runs :], strict=True
+        ):
+            for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True):
+                self._targets[_plain_path(self._names[number])] = number, offset, size
+                number += 1
+        self._num_target_runs = len(self._offsets)
+
+    def _add_sparse(self, name: bytes, header: Header, block: bytes, stored: int, records: PaxRecords) -> int:
+        """Add a sparse member; return where its stored data begins, of which there are `stored` bytes."""
+        try:
+            entries, start, size = self._read_sparse_map(header, block, records)
+            taken = start - header.data_offset if header.type != GNU_SPARSE else 0
+            segments = extended.lay_out_segments(entries, start, stored - taken, size)
+        except ValueError as error:
+            if isinstance(error, TarFormatError):
+                raise
+            raise self._damaged(f"the sparse member whose header is at byte {header.offset} has no map: {error}") from None
+        self._sparse[len(self._names)] = segments
+        self._add(records.get(b"GNU.sparse.name") or name, start, size)
+        return start if header.type == GNU_SPARSE else header.data_offset
+
+    def _read_sparse_map(
+        self, header: Header, block: bytes, records: PaxRecords
+    ) -> tuple[list[tuple[int, int]], int, int]:
+        """Return the map, the offset of the data and the logical size."""
+        file = self._source.name
+        if header.type == GNU_SPARSE:
+            entries, start = extended.old_gnu_sparse(block, self._read_block, header.offset)
+            return entries, start, extended.parse_number(block[483:495])
+        size = extended.pax_number(records, b"GNU.sparse.realsize", header.offset, file)
+        if size is None:
+            size = extended.pax_number(records, b"GNU.sparse.size", header.offset, file)
+        if size is None:
+            raise ValueError("its size is not given")
+        if b"GNU.sparse.map" in records:
+            return extended.parse_sparse_01(records[b"GNU.sparse.map"]), header.data_offset, size
+        if records.get(b"GNU.sparse.major") != b"1":
+            return [], header.data_offset, size
+        entries, start = extended.parse_sparse_10(self._read_block, header.data_offset)
+        return entries, start, size
+
+    def _payload(self, header: Header) -> bytes:
+        stop = header.data_offset + header.size
+        if stop > self._size:
+            raise self._damaged(f"the file ends at byte {self._size}, inside the data of the header at {header.offset}")
+        if header.size > _MAX_EXTENSION_BYTES:
+            raise self._damaged(f"the header at byte {header.offset} has {header.size} bytes of names and attributes")
+        return self._bytes(header.data_offset, stop)
+
+    def _read_block(self, offset: int) -> bytes:
+        if offset + BLOCK > self._size:
+            raise self._damaged(f"the file ends at byte {self._size}, inside a header")
+        return self._bytes(offset, offset + BLOCK)
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        view, base = self._source.window(start, stop)
+        return bytes(view[start - base : stop - base])
+
+    def _damaged(self, what: str) -> TarFormatError:
+        return TarFormatError(f"{self._source.name}: damaged: {what}; fetch or write the shard again")
+
+
+_PAX_KEYS = frozenset(
+    {b"path", b"linkpath", b"size", b"GNU.sparse.name", b"GNU.sparse.map", b"GNU.sparse.size", b"GNU.sparse.realsize"}
+)
+
+
+def _plain_path(name: bytes) -> bytes:
+    """Return `name` as hard links are compared: without `./` in front."""
+    while name.startswith(b"./"):
+        name = name[2:].lstrip(b"/")
+    return name
+
+
+def _count_bytes_after(source: Source, end: int) -> int:
+    """Return how many bytes lie between the first zero block at `end` and the last byte that is not zero."""
+    last = 0
+    step = 1 << 20
+    for start in range(end, source.identity.size, step):
+        stop = min(start + step, source.identity.size)
+        view, base = source.window(start, stop)
+        part = bytes(view[start - base : stop - base]).rstrip(b"\0")
+        if part:
+            last = start + len(part)
+    return max(0, last - end)

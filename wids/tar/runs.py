@@ -1,0 +1,242 @@
+"""Many ordinary headers at once: the fast part of the scan, by numpy over a matrix of header blocks.
+
+A run is a chain of headers, each of which lies where the one before it says that the next begins, and each of which is
+ordinary: ustar or GNU magic, octal numbers in their usual form, a right checksum, a file or directory, at most one pax
+or GNU long name before it that says no more than its name. The first header that is not all of this ends the run.
+
+Where members are small, candidates for headers are found in one strided look for the magic; the chain then proves that
+they are headers, and not data that looks like one. Where members are large, that look would read every page of the
+file, and hopping from header to header reads only those that hold headers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wids.errors import TarFormatError
+from wids.tar.extended import parse_pax
+from wids.tar.headers import BLOCK, cut_at_nul, join_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from wids.source import Source
+
+DENSE_STRIDE = 24 << 10
+"""Mean bytes from header to header up to which looking at every block is faster than hopping (benchmarks/scan_border.py)."""
+
+_FIRST_BATCH = 64
+_LARGEST_BATCH = 4096
+"""Headers per run: their matrix, 2 MiB, stays in the processor's cache."""
+_WORTHWHILE = 16
+"""Headers in a run below which numpy costs more than reading them one by one."""
+_LONGEST_PAUSE = 64
+_MAX_PAYLOAD = 64 << 10
+
+_USTAR = int.from_bytes(b"usta", "little")
+_DIRECTORY, _PAX, _LONG_NAME = b"5xL"
+_FOLLOWED_BY_DATA = np.isin(np.arange(256), list(b"\x0007xL"))
+_ORDINARY = _FOLLOWED_BY_DATA | (np.arange(256) == _DIRECTORY)
+_OCTAL_WEIGHTS = 8.0 ** np.arange(10, -1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The files of one run, and where it ends."""
+
+    names: list[bytes]
+    """`(num_members,)`"""
+    offsets: NDArray[np.int64]
+    """`(num_members,)` int64, bytes from the start of the shard to the member's first byte."""
+    sizes: NDArray[np.int64]
+    """`(num_members,)` int64, bytes in the member."""
+    stop: int
+    """Offset behind the last member, padding included."""
+
+
+class RunFinder:
+    """Finds runs in one shard; learns from each how far and by which way to look for the next.
+
+    Args:
+        source: The shard.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._size = source.identity.size
+        self._batch = _FIRST_BATCH
+        self._stride: float | None = None
+        self._has_lookalikes = False
+        self._pause = 0
+        self._next_pause = 1
+
+    def find(self, offset: int) -> Run | None:
+        """Return the run that begins at `offset`, None when the header there is not ordinary, or runs do not pay."""
+        if self._pause:
+            self._pause -= 1
+            return None
+        dense = self._stride is not None and self._stride <= DENSE_STRIDE and not self._has_lookalikes
+        starts, blocks = self._look(offset, self._stride or 0) if dense else self._hop(offset)
+        run, num_headers = self._parse(starts, blocks)
+        if dense and num_headers < len(starts):
+            self._has_lookalikes = num_headers == 0 or run is None or bool(np.any(starts == run.stop) == 0)
+        self._learn(offset, run, num_headers, len(starts))
+        return run
+
+    def _learn(self, offset: int, run: Run | None, num_headers: int, num_found: int) -> None:
+        if run is not None:
+            self._stride = (run.stop - offset) / num_headers
+        if num_headers < _WORTHWHILE:
+            self._pause = self._next_pause
+            self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
+            self._batch = _FIRST_BATCH
+        else:
+            self._next_pause = 1
+            whole = num_headers >= num_found - 1
+            self._batch = min(4 * self._batch, _LARGEST_BATCH) if whole else _FIRST_BATCH
+
+    # Candidates
+
+    def _look(self, offset: int, stride: float) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Find headers by their magic, in as many bytes as a batch is likely to take."""
+        length = min(int(self._batch * stride) + 2 * BLOCK, self._size - offset) // BLOCK * BLOCK
+        view, base = self._source.window(offset, offset + length)
+        if length < BLOCK:
+            return np.zeros(0, np.int64), np.zeros((0, BLOCK), np.uint8)
+        part = view[offset - base : offset - base + length]
+        magic = np.ndarray((length // BLOCK,), "<u4", part, offset=257, strides=(BLOCK,))
+        found = np.flatnonzero(magic == _USTAR)
+        blocks = np.frombuffer(part, np.uint8).reshape(-1, BLOCK)[found]
+        return found * BLOCK + offset, blocks
+
+    def _hop(self, offset: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Find headers by going from each to where it says that the next one lies."""
+        window = self._source.window
+        starts: list[int] = []
+        blocks: list[bytes] = []
+        while len(blocks) < self._batch and offset + BLOCK <= self._size:
+            view, base = window(offset, offset + BLOCK)
+            block = bytes(view[offset - base : offset - base + BLOCK])
+            digits = block[124:135]
+            if block[257:262] != b"ustar" or not digits.isdigit():
+                break
+            starts.append(offset)
+            blocks.append(block)
+            try:
+                size = 0 if block[156] == _DIRECTORY else int(digits, 8)
+            except ValueError:
+                break
+            offset += BLOCK + (size + BLOCK - 1) // BLOCK * BLOCK
+        return np.array(starts, np.int64), np.frombuffer(b"".join(blocks), np.uint8).reshape(-1, BLOCK)
+
+    # Proof and columns
+
+    def _parse(self, starts: NDArray[np.int64], blocks: NDArray[np.uint8]) -> tuple[Run | None, int]:
+        """Return the run that the first of these candidates make, and how many headers it has."""
+        types = blocks[:, 156]
+        sizes, is_number = _parse_octal(blocks[:, 124:136])
+        stops = starts + BLOCK + np.where(_FOLLOWED_BY_DATA[types], (sizes + BLOCK - 1) // BLOCK * BLOCK, 0)
+        good = is_number & _ORDINARY[types] & _has_checksum(blocks) & (blocks[:, 261] == ord("r"))
+        good &= stops <= self._size
+        good[1:] &= stops[:-1] == starts[1:]
+        num_headers = len(good) if good.all() else int(good.argmin())
+        names: dict[int, bytes] = {}
+        num_headers = self._read_extensions(types[:num_headers], starts, sizes, names)
+        is_file = _FOLLOWED_BY_DATA[types[:num_headers]] & ~_is_extension(types[:num_headers])
+        rows = np.flatnonzero(is_file)
+        if num_headers == 0:
+            return None, 0
+        run = Run(
+            _read_names(blocks, rows, names), starts[rows] + BLOCK, sizes[rows], int(stops[num_headers - 1])
+        )
+        return run, num_headers
+
+    def _read_extensions(
+        self, types: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64], names: dict[int, bytes]
+    ) -> int:
+        """Put the names that extension headers give into `names`, by row; return how many headers are ordinary."""
+        num_headers = len(types)
+        rows = np.flatnonzero(_is_extension(types))
+        if not len(rows):
+            return num_headers
+        in_pairs = np.flatnonzero(np.diff(rows) == 1)
+        if len(in_pairs):
+            num_headers = int(rows[in_pairs[0]])
+        elif rows[-1] == num_headers - 1:
+            num_headers -= 1
+        rows = rows[rows < num_headers]
+        window = self._source.window
+        for row, start, size in zip(rows.tolist(), starts[rows].tolist(), sizes[rows].tolist(), strict=True):
+            if size > _MAX_PAYLOAD:
+                return row
+            view, base = window(start + BLOCK, start + BLOCK + size)
+            payload = bytes(view[start + BLOCK - base : start + BLOCK - base + size])
+            if types[row] == _LONG_NAME:
+                names[row + 1] = cut_at_nul(payload)
+            elif not _is_one_mtime(payload):
+                name = _name_alone(payload)
+                if name is None:
+                    return row
+                if name:
+                    names[row + 1] = name
+        return num_headers
+
+
+def _is_extension(types: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return (types == _PAX) | (types == _LONG_NAME)
+
+
+def _is_one_mtime(payload: bytes) -> bool:
+    """Tell whether a pax header holds a time and nothing else, as Python's writers make one for each member."""
+    size = len(payload)
+    return payload.startswith(b"%d mtime=" % size) and payload.find(b"\n") == size - 1
+
+
+def _name_alone(payload: bytes) -> bytes | None:
+    """Return the path that a pax header gives, empty when it gives none; None when it gives more, or is damaged."""
+    try:
+        records = parse_pax(payload, 0, "")
+    except TarFormatError:
+        return None  # read again one by one, where the error can name its place
+    path = records.pop(b"path", b"")
+    if any(key in {b"size", b"linkpath"} or key.startswith(b"GNU.sparse.") for key in records):
+        return None
+    return path
+
+
+def _parse_octal(fields: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the numbers in `(n, 12)` fields of 11 octal digits and an end, and which fields are of that form."""
+    digits = fields[:, :11] - np.uint8(ord("0"))
+    end = fields[:, 11]
+    is_number = (digits < 8).all(axis=1) & ((end == 0) | (end == ord(" ")))
+    return (digits @ _OCTAL_WEIGHTS).astype(np.int64), is_number
+
+
+def _has_checksum(blocks: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Tell which blocks have the checksum that they say, in its usual form of six octal digits."""
+    field = blocks[:, 148:156]
+    digits = field[:, :6] - np.uint8(ord("0"))
+    ends = field[:, 6:]
+    usual = (digits < 8).all(axis=1) & ((ends == 0) | (ends == ord(" "))).all(axis=1)
+    expected = blocks.sum(axis=1, dtype=np.uint32) - field.sum(axis=1, dtype=np.uint32) + 8 * ord(" ")
+    return usual & (digits @ _OCTAL_WEIGHTS[-6:] == expected)
+
+
+def _read_names(blocks: NDArray[np.uint8], rows: NDArray[np.int64], given: dict[int, bytes]) -> list[bytes]:
+    """Return the names of the files in these rows, `given` ones before those in the headers."""
+    fields = np.ascontiguousarray(blocks[rows, :100])
+    names: list[bytes] = fields.view("S100").ravel().tolist()
+    if b"\0" in b"".join(names):
+        names = [cut_at_nul(name) for name in names]
+    prefixed = (blocks[rows, 345] != 0) & (blocks[rows, 262] == 0)
+    for place in np.flatnonzero(prefixed).tolist():
+        names[place] = join_name(blocks[rows[place]].tobytes())
+    if given:
+        places = np.searchsorted(rows, np.fromiter(given, np.int64, len(given))).tolist()
+        for (row, name), place in zip(given.items(), places, strict=True):
+            if place < len(rows) and rows[place] == row:
+                names[place] = name
+    return names
