@@ -77,7 +77,10 @@ class Source(Protocol):
         ...
 
     def release(self) -> None:
-        """Drop own references; views that are out stay valid. The source is not used afterwards."""
+        """Take note that no new read will begin; views, files and running reads stay valid.
+
+        A map or descriptor goes with its last reference, so a source that holds nothing else has nothing to do here.
+        """
         ...
 
 
@@ -131,9 +134,7 @@ class MmapSource:
                 self._map.madvise(advice, aligned, length)
 
     def release(self) -> None:
-        """Drop the map; it is unmapped with the last view of it."""
-        self.buffer = memoryview(b"")
-        self._map = None
+        """Do nothing: the map goes with the last reference to this source or a view of it."""
 
 
 class PreadSource:
@@ -147,13 +148,14 @@ class PreadSource:
         FetchError: The file cannot be opened.
     """
 
-    __slots__ = ("_file", "identity", "name", "path")
+    __slots__ = ("_descriptor", "identity", "name", "path")
 
     def __init__(self, path: str, name: str | None = None) -> None:
+        self._descriptor: int | None = None
         self.path = path
         self.name = name or path
-        self._file = _FileDescriptor(_open_file(path, self.name))
-        self.identity = Identity.from_stat(os.fstat(self._file.number))
+        self._descriptor = _open_file(path, self.name)
+        self.identity = Identity.from_stat(os.fstat(self._descriptor))
 
     def window(self, start: int, stop: int) -> Window:
         """Read `[start, stop)`, or what there is of it up to the size at opening.
@@ -164,13 +166,11 @@ class PreadSource:
         stop = min(stop, self.identity.size)
         if start >= stop:
             return memoryview(b""), start
-        data = bytearray(stop - start)
-        view = memoryview(data)
-        file = self._file  # held for the whole read: `release` in another thread must not close the descriptor
+        view = memoryview(bytearray(stop - start))
         filled = 0
-        while filled < len(data):
+        while filled < len(view):
             try:
-                count = os.preadv(file.number, [view[filled:]], start + filled)
+                count = os.preadv(self._number(), [view[filled:]], start + filled)
             except OSError as error:
                 raise FetchError(f"{self.name}: reading bytes {start} to {stop} failed: {error}") from error
             if count == 0:
@@ -180,6 +180,10 @@ class PreadSource:
                 )
             filled += count
         return view.toreadonly(), start
+
+    def _number(self) -> int:
+        assert self._descriptor is not None, "the constructor opens it, nothing closes it"
+        return self._descriptor
 
     def windows(self, spans: Sequence[Span]) -> list[Window]:
         """Read each span."""
@@ -195,24 +199,44 @@ class PreadSource:
             "willneed": os.POSIX_FADV_WILLNEED,
         }[hint]
         for start, stop in spans:
-            os.posix_fadvise(self._file.number, start, stop - start, advice)
+            os.posix_fadvise(self._number(), start, stop - start, advice)
 
     def release(self) -> None:
-        """Drop the descriptor; it is closed with the last read that is under way."""
-        self._file = _FileDescriptor(-1)
-
-
-class _FileDescriptor:
-    """Closes a file descriptor with its last reference."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+        """Do nothing: the descriptor is closed with the last reference to this source."""
 
     def __del__(self) -> None:
-        if self.number >= 0:
-            os.close(self.number)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+
+class BufferSource:
+    """Bytes in memory: what a stream without a file held.
+
+    Args:
+        data: Of the whole shard.
+        name: For messages.
+    """
+
+    __slots__ = ("buffer", "identity", "name")
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.name = name
+        self.buffer = memoryview(data)
+        self.identity = Identity(len(data))
+
+    def window(self, start: int, stop: int) -> Window:
+        """Return the whole buffer."""
+        return self.buffer, 0
+
+    def windows(self, spans: Sequence[Span]) -> list[Window]:
+        """Return the whole buffer, once per span."""
+        return [(self.buffer, 0)] * len(spans)
+
+    def advise(self, spans: Sequence[Span], hint: Hint) -> None:
+        """Do nothing: memory needs no hint."""
+
+    def release(self) -> None:
+        """Do nothing: the buffer goes with its last view."""
 
 
 def _open_file(path: str, name: str) -> int:

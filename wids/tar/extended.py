@@ -20,6 +20,8 @@ Segment = tuple[int, int, int]
 _SPARSE_ENTRY = 24
 _MAP_SLOTS_IN_HEADER = 4
 _MAP_SLOTS_IN_BLOCK = 21
+_LONGEST_NUMBER = 64
+"""Digits of a decimal number, leading zeros included."""
 
 PaxRecords = dict[bytes, bytes]
 
@@ -73,7 +75,7 @@ def pax_number(records: PaxRecords, key: bytes, offset: int, file: str) -> int |
     value = records.get(key)
     if not value:  # an empty value withdraws the record
         return None
-    if not value.isdigit() or len(value) > 20:
+    if not value.isdigit() or len(value) > _LONGEST_NUMBER:
         raise TarFormatError(
             f"{file}: damaged: the pax header at byte {offset} says {key.decode()}={value[:40]!r}, expected a decimal "
             "number; fetch or write the shard again"
@@ -156,7 +158,7 @@ def parse_sparse_10(read_block: Callable[[int], bytes], offset: int) -> tuple[li
 
 
 def _decimal(digits: bytes) -> int:
-    if not digits.isdigit() or len(digits) > 20:
+    if not digits.isdigit() or len(digits) > _LONGEST_NUMBER:
         raise ValueError(f"{digits[:40]!r} is no decimal number")
     return int(digits)
 

@@ -14,7 +14,7 @@ from wids.errors import TarFormatError
 BLOCK = 512
 """Bytes of a header, and the unit to which a member's data is padded."""
 
-REGULAR_TYPES = b"\x007" b"0"
+REGULAR_TYPES = b"\x0070"
 """Type flags of files: old and new regular ones, and contiguous ones, which every reader takes for regular."""
 
 HARD_LINK = b"1"

@@ -252,7 +252,9 @@ class _Scan:
         except ValueError as error:
             if isinstance(error, TarFormatError):
                 raise
-            raise self._damaged(f"the sparse member whose header is at byte {header.offset} has no map: {error}") from None
+            raise self._damaged(
+                f"the sparse member whose header is at byte {header.offset} has no map: {error}"
+            ) from None
         self._sparse[len(self._names)] = segments
         self._add(records.get(b"GNU.sparse.name") or name, start, size)
         return start if header.type == GNU_SPARSE else header.data_offset

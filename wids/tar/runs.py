@@ -57,6 +57,18 @@ class Run:
     """Offset behind the last member, padding included."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """What may be headers, in order."""
+
+    starts: NDArray[np.int64]
+    """`(num_found,)` int64, bytes from the start of the shard to each block."""
+    blocks: NDArray[np.uint8]
+    """`(num_found, 512)` uint8."""
+    region: NDArray[np.uint8] | None
+    """`(num_blocks, 512)` uint8, all blocks from the first candidate on, where they were looked at anyway."""
+
+
 class RunFinder:
     """Finds runs in one shard; learns from each how far and by which way to look for the next.
 
@@ -70,6 +82,7 @@ class RunFinder:
         self._batch = _FIRST_BATCH
         self._stride: float | None = None
         self._has_lookalikes = False
+        self._scratch: NDArray[np.uint8] | None = None
         self._pause = 0
         self._next_pause = 1
 
@@ -79,11 +92,12 @@ class RunFinder:
             self._pause -= 1
             return None
         dense = self._stride is not None and self._stride <= DENSE_STRIDE and not self._has_lookalikes
-        starts, blocks = self._look(offset, self._stride or 0) if dense else self._hop(offset)
-        run, num_headers = self._parse(starts, blocks)
-        if dense and num_headers < len(starts):
-            self._has_lookalikes = num_headers == 0 or run is None or bool(np.any(starts == run.stop) == 0)
-        self._learn(offset, run, num_headers, len(starts))
+        found = self._look(offset, self._stride or 0) if dense else self._hop(offset)
+        run, num_headers = self._parse(found)
+        if dense and run is not None and num_headers < len(found.starts):
+            # The next header is none of the candidates behind the run: they were data.
+            self._has_lookalikes = run.stop not in found.starts[num_headers:]
+        self._learn(offset, run, num_headers, len(found.starts))
         return run
 
     def _learn(self, offset: int, run: Run | None, num_headers: int, num_found: int) -> None:
@@ -100,19 +114,20 @@ class RunFinder:
 
     # Candidates
 
-    def _look(self, offset: int, stride: float) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    def _look(self, offset: int, stride: float) -> _Candidates:
         """Find headers by their magic, in as many bytes as a batch is likely to take."""
         length = min(int(self._batch * stride) + 2 * BLOCK, self._size - offset) // BLOCK * BLOCK
         view, base = self._source.window(offset, offset + length)
-        if length < BLOCK:
-            return np.zeros(0, np.int64), np.zeros((0, BLOCK), np.uint8)
         part = view[offset - base : offset - base + length]
-        magic = np.ndarray((length // BLOCK,), "<u4", part, offset=257, strides=(BLOCK,))
-        found = np.flatnonzero(magic == _USTAR)
-        blocks = np.frombuffer(part, np.uint8).reshape(-1, BLOCK)[found]
-        return found * BLOCK + offset, blocks
+        magic = np.ndarray((length // BLOCK,), "<u4", part, offset=257, strides=(BLOCK,)) if length else np.zeros(0)
+        found = np.flatnonzero(magic == _USTAR)[:_LARGEST_BATCH]
+        if self._scratch is None:
+            self._scratch = np.empty((_LARGEST_BATCH, BLOCK), np.uint8)
+        region = np.frombuffer(part, np.uint8).reshape(-1, BLOCK)
+        blocks = np.take(region, found, axis=0, out=self._scratch[: len(found)], mode="clip")
+        return _Candidates(found * BLOCK + offset, blocks, region)
 
-    def _hop(self, offset: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    def _hop(self, offset: int) -> _Candidates:
         """Find headers by going from each to where it says that the next one lies."""
         window = self._source.window
         starts: list[int] = []
@@ -130,12 +145,14 @@ class RunFinder:
             except ValueError:
                 break
             offset += BLOCK + (size + BLOCK - 1) // BLOCK * BLOCK
-        return np.array(starts, np.int64), np.frombuffer(b"".join(blocks), np.uint8).reshape(-1, BLOCK)
+        matrix = np.frombuffer(b"".join(blocks), np.uint8).reshape(-1, BLOCK)
+        return _Candidates(np.array(starts, np.int64), matrix, None)
 
     # Proof and columns
 
-    def _parse(self, starts: NDArray[np.int64], blocks: NDArray[np.uint8]) -> tuple[Run | None, int]:
+    def _parse(self, found: _Candidates) -> tuple[Run | None, int]:
         """Return the run that the first of these candidates make, and how many headers it has."""
+        starts, blocks = found.starts, found.blocks
         types = blocks[:, 156]
         sizes, is_number = _parse_octal(blocks[:, 124:136])
         stops = starts + BLOCK + np.where(_FOLLOWED_BY_DATA[types], (sizes + BLOCK - 1) // BLOCK * BLOCK, 0)
@@ -143,56 +160,73 @@ class RunFinder:
         good &= stops <= self._size
         good[1:] &= stops[:-1] == starts[1:]
         num_headers = len(good) if good.all() else int(good.argmin())
-        names: dict[int, bytes] = {}
-        num_headers = self._read_extensions(types[:num_headers], starts, sizes, names)
-        is_file = _FOLLOWED_BY_DATA[types[:num_headers]] & ~_is_extension(types[:num_headers])
-        rows = np.flatnonzero(is_file)
+        num_headers = _end_with_member(types[:num_headers])
+        given: dict[int, bytes] = {}
+        num_headers = self._read_extensions(found, sizes, num_headers, given)
         if num_headers == 0:
             return None, 0
-        run = Run(
-            _read_names(blocks, rows, names), starts[rows] + BLOCK, sizes[rows], int(stops[num_headers - 1])
-        )
-        return run, num_headers
+        types = types[:num_headers]
+        rows = np.flatnonzero(_FOLLOWED_BY_DATA[types] & ~_is_extension(types))
+        names = _read_names(blocks, rows, given)
+        return Run(names, starts[rows] + BLOCK, sizes[rows], int(stops[num_headers - 1])), num_headers
 
     def _read_extensions(
-        self, types: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64], names: dict[int, bytes]
+        self, found: _Candidates, sizes: NDArray[np.int64], num_headers: int, given: dict[int, bytes]
     ) -> int:
-        """Put the names that extension headers give into `names`, by row; return how many headers are ordinary."""
-        num_headers = len(types)
+        """Put the names that extension headers give into `given`, by row; return how many headers are ordinary."""
+        types = found.blocks[:num_headers, 156]
         rows = np.flatnonzero(_is_extension(types))
-        if not len(rows):
-            return num_headers
-        in_pairs = np.flatnonzero(np.diff(rows) == 1)
-        if len(in_pairs):
-            num_headers = int(rows[in_pairs[0]])
-        elif rows[-1] == num_headers - 1:
-            num_headers -= 1
-        rows = rows[rows < num_headers]
+        rows = rows[~_hold_one_mtime(found, rows, sizes[rows])]
         window = self._source.window
-        for row, start, size in zip(rows.tolist(), starts[rows].tolist(), sizes[rows].tolist(), strict=True):
+        for row in rows.tolist():
+            start = int(found.starts[row]) + BLOCK
+            size = int(sizes[row])
             if size > _MAX_PAYLOAD:
-                return row
-            view, base = window(start + BLOCK, start + BLOCK + size)
-            payload = bytes(view[start + BLOCK - base : start + BLOCK - base + size])
-            if types[row] == _LONG_NAME:
-                names[row + 1] = cut_at_nul(payload)
-            elif not _is_one_mtime(payload):
-                name = _name_alone(payload)
-                if name is None:
-                    return row
-                if name:
-                    names[row + 1] = name
+                return int(row)
+            view, base = window(start, start + size)
+            payload = bytes(view[start - base : start - base + size])
+            name = cut_at_nul(payload) if types[row] == _LONG_NAME else _name_alone(payload)
+            if name is None:
+                return int(row)
+            if name:
+                given[row + 1] = name
         return num_headers
+
+
+def _end_with_member(types: NDArray[np.uint8]) -> int:
+    """Return how many of these headers are in ordinary order: after each extension header, a member's own."""
+    extensions = np.flatnonzero(_is_extension(types))
+    if not len(extensions):
+        return len(types)
+    in_pairs = np.flatnonzero(np.diff(extensions) == 1)
+    if len(in_pairs):
+        return int(extensions[in_pairs[0]])
+    return len(types) - int(extensions[-1] == len(types) - 1)
 
 
 def _is_extension(types: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return (types == _PAX) | (types == _LONG_NAME)
 
 
-def _is_one_mtime(payload: bytes) -> bool:
-    """Tell whether a pax header holds a time and nothing else, as Python's writers make one for each member."""
-    size = len(payload)
-    return payload.startswith(b"%d mtime=" % size) and payload.find(b"\n") == size - 1
+def _hold_one_mtime(found: _Candidates, rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which of these pax headers hold a time and nothing else, as Python's writers make one for each member.
+
+    Only headers of the most usual size are looked at, and only where their data is at hand.
+    """
+    is_time = np.zeros(len(rows), np.bool_)
+    if found.region is None or not len(rows):
+        return is_time
+    following = (found.starts[rows] - found.starts[0]) // BLOCK + 1
+    usual = int(np.bincount(np.minimum(sizes, BLOCK + 1)).argmax())
+    record = np.frombuffer(b"%d mtime=" % usual, np.uint8)
+    same = np.flatnonzero((sizes == usual) & (following < len(found.region)))
+    if not len(record) < usual <= BLOCK or not len(same):
+        return is_time
+    payloads = found.region[following[same], :usual]
+    begins = (payloads[:, : len(record)] == record).all(axis=1)
+    ends = (payloads == ord("\n")).argmax(axis=1) == usual - 1
+    is_time[same] = begins & ends & (found.blocks[rows[same], 156] == _PAX)
+    return is_time
 
 
 def _name_alone(payload: bytes) -> bytes | None:

@@ -1,0 +1,6 @@
+"""The dataset: index to sample, through the open shards and the user's transformations."""
+
+from wids.dataset.dataset import ShardListDataset
+from wids.dataset.sample import Sample
+
+__all__ = ["Sample", "ShardListDataset"]

@@ -1,0 +1,160 @@
+"""An LRU of open shards: shard number to reader, opened and indexed at the first touch.
+
+A hit takes no lock: single dictionary operations are atomic, and a reader that another thread evicts stays usable for
+whoever got it, since maps and descriptors go with their last reference. Locks only keep threads from opening one shard
+twice; they belong to one process, so that a fork in the middle of an opening leaves the child with fresh ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from wids.errors import ShardMismatchError, redact
+from wids.storage import Storage
+from wids.tar import TarReader, build_index
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+logger = logging.getLogger(__name__)
+
+_MOST_OPEN_SHARDS = 8192
+"""Well under the number of maps that Linux allows a process, 65,530."""
+
+_NUM_LOCKS = 256
+"""Shards share locks, so that visiting a hundred thousand of them does not leave as many behind."""
+
+
+def default_lru_size() -> int:
+    """Return a quarter of the file descriptor limit: each map holds a descriptor."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN_SHARDS if soft == resource.RLIM_INFINITY else max(1, min(soft // 4, _MOST_OPEN_SHARDS))
+
+
+class ShardCache:
+    """Opens shards when they are needed and keeps the most recently used ones open.
+
+    Pickles without its open shards, and can be used in a forked child.
+
+    Args:
+        shards: Each a mapping with `url` and `nsamples` (None when unknown), as in a descriptor.
+        storage: Opens them.
+        lru_size: Open shards, at least 1.
+    """
+
+    def __init__(self, shards: Sequence[Mapping[str, Any]], storage: Storage, lru_size: int) -> None:
+        if lru_size < 1:
+            raise ValueError(f"lru_size is {lru_size}; it must be at least 1")
+        self.shards = shards
+        self.storage = storage
+        self.lru_size = lru_size
+        self.misses = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._readers: dict[int, TarReader] = {}
+        self._last_used: dict[int, int] = {}
+        self._clock = itertools.count()
+        self._locks: dict[tuple[int, int], threading.Lock] = {}
+        self._warned: set[int] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"shards": self.shards, "storage": self.storage, "lru_size": self.lru_size}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def get(self, shard: int) -> TarReader:
+        """Return the reader of one shard, opened if it is not.
+
+        Raises:
+            ShardMismatchError: The shard has fewer samples than its descriptor says.
+            TarFormatError: It is damaged, or no tar.
+            FetchError: It cannot be opened or fetched.
+        """
+        reader = self._readers.get(shard)
+        if reader is None:
+            reader = self._open_once(shard)
+        self._last_used[shard] = next(self._clock)
+        return reader
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def __contains__(self, shard: int) -> bool:
+        return shard in self._readers
+
+    def close(self) -> None:
+        """Let go of all shards; what views, files and running reads still hold goes with them."""
+        for shard in list(self._readers):
+            self._drop(shard)
+
+    def count_samples(self, unknown: Sequence[int]) -> dict[int, int]:
+        """Index these shards, several at a time, and return how many samples each has.
+
+        A progress bar is shown on terminals when it takes more than a moment.
+        """
+        workers = min(16, 2 * (os.cpu_count() or 1), max(1, len(unknown)))
+        with ThreadPoolExecutor(workers) as pool:
+            counts = pool.map(lambda shard: self._open(shard).num_samples, unknown)
+            bar = tqdm(counts, "counting samples", len(unknown), unit="shard", delay=2, disable=None)
+            return dict(zip(unknown, bar, strict=True))
+
+    def _open_once(self, shard: int) -> TarReader:
+        with self._locks.setdefault((os.getpid(), shard % _NUM_LOCKS), threading.Lock()):
+            reader = self._readers.get(shard)
+            if reader is None:
+                self.misses += 1
+                reader = self._open(shard)
+                self._last_used[shard] = next(self._clock)
+                self._readers[shard] = reader
+                self._evict(shard)
+        return reader
+
+    def _open(self, shard: int) -> TarReader:
+        description = self.shards[shard]
+        source = self.storage.open(description)
+        reader = TarReader(source, build_index(source))
+        self._compare(shard, description, reader)
+        return reader
+
+    def _compare(self, shard: int, description: Mapping[str, Any], reader: TarReader) -> None:
+        expected = description.get("nsamples")
+        name = redact(str(description["url"]))
+        if expected is not None and reader.num_samples < expected:
+            raise ShardMismatchError(
+                f"{name}: has {reader.num_samples} samples, but its descriptor says {expected}; fetch the shard again, or "
+                "correct the descriptor with: widsindex update --recount"
+            )
+        if shard in self._warned:
+            return
+        self._warned.add(shard)
+        if expected is not None and reader.num_samples > expected:
+            logger.warning(
+                "%s: has %d samples, its descriptor says %d; the rest is left out", name, reader.num_samples, expected
+            )
+        for note in reader.notes:
+            logger.warning("%s: %s", name, note)
+
+    def _evict(self, newest: int) -> None:
+        while len(self._readers) > self.lru_size:
+            candidates = [shard for shard in list(self._readers) if shard != newest]
+            if not candidates:
+                return
+            self._drop(min(candidates, key=lambda shard: self._last_used.get(shard, -1)))
+
+    def _drop(self, shard: int) -> None:
+        # pop gives the reader to one thread only, so each is dropped exactly once.
+        reader = self._readers.pop(shard, None)
+        self._last_used.pop(shard, None)
+        if reader is not None:
+            reader.source.release()

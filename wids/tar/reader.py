@@ -1,0 +1,279 @@
+"""One opened shard: position to bytes, by the index and the source's window."""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from wids.errors import ShardMismatchError, TarFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from wids.source import Source
+    from wids.tar.extended import Segment
+    from wids.tar.index import TarIndex
+
+MAX_SPARSE_BYTES = 1 << 30
+"""Largest sparse member that is read into memory; `open` streams larger ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLocation:
+    """Where a member lies in the stored object."""
+
+    url: str
+    """Of the shard, as the descriptor resolves it."""
+    offset: int
+    """Bytes from the start of the shard to the member's first byte."""
+    size: int
+    """Bytes in the member."""
+
+
+class TarReader:
+    """Reads samples of one shard; safe to use from several threads.
+
+    Args:
+        source: The shard.
+        index: Made from it.
+    """
+
+    __slots__ = (
+        "_ends",
+        "_fields",
+        "_index",
+        "_kinds",
+        "_offsets",
+        "_sizes",
+        "_special",
+        "_starts",
+        "num_samples",
+        "source",
+    )
+
+    def __init__(self, source: Source, index: TarIndex) -> None:
+        self.source = source
+        self.num_samples = index.num_samples
+        self._index = index
+        # Elements of a memoryview are plain ints, got without a numpy scalar in between.
+        self._starts = memoryview(index.starts)
+        self._offsets = memoryview(index.offsets)
+        self._sizes = memoryview(index.sizes)
+        self._kinds = memoryview(index.kinds)
+        self._ends = memoryview(index.key_ends)
+        self._fields = [fields if len(set(fields)) == len(fields) else None for fields in index.fields_of_kind]
+        self._special = sorted({*index.sparse, *index.broken_links})
+
+    def read(
+        self, position: int, make: Callable[[memoryview], Any], fields: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """Return `{field: make(bytes)}` of one sample, in archive order.
+
+        Args:
+            position: In `[0, num_samples)`.
+            make: Called with a view of each member's bytes, `bytes` or `io.BytesIO`, say.
+            fields: The only ones to read; None for all.
+
+        Raises:
+            TarFormatError: A field occurs twice, or a hard link leads nowhere.
+            ShardMismatchError: The source ends before the member does.
+            OSError: The source cannot be read.
+        """
+        first = self._starts[position]
+        names = self._fields[self._kinds[position]]
+        if names is None or (self._special and self._has_special(first, self._starts[position + 1])):
+            return self._read_slowly(position, make, fields)
+        offsets, sizes = self._offsets, self._sizes
+        last = first + len(names) - 1
+        view, base = self.source.window(offsets[first], offsets[last] + sizes[last])
+        sample = {}
+        number = first
+        for name in names:
+            if fields is None or name in fields:
+                start = offsets[number] - base
+                size = sizes[number]
+                part = view[start : start + size]
+                if len(part) != size:
+                    self._raise_short(offsets[number], size)
+                sample[name] = make(part)
+            number += 1
+        return sample
+
+    @property
+    def notes(self) -> list[str]:
+        """What is odd about how the archive ends, one sentence each."""
+        notes = []
+        if not self._index.has_end_blocks:
+            notes.append("the archive ends without its end blocks; it may have been cut between two members")
+        if self._index.bytes_after_end:
+            notes.append(f"{self._index.bytes_after_end} bytes follow the end of the archive and are not read")
+        return notes
+
+    def key(self, position: int) -> str:
+        """Return the key of one sample."""
+        start = self._ends[position - 1] if position else 0
+        return self._index.keys[start : self._ends[position]].decode("utf-8", "surrogateescape")
+
+    def fields(self, position: int) -> tuple[str, ...]:
+        """Return the fields of one sample, in archive order."""
+        return self._index.fields_of_kind[self._kinds[position]]
+
+    def locate(self, position: int, url: str) -> dict[str, MemberLocation]:
+        """Return where the members of one sample lie; nothing is read.
+
+        Raises:
+            TarFormatError: As for `read`.
+            ValueError: A member is sparse, so that its bytes lie in several places.
+        """
+        self._check_fields(position)
+        locations = {}
+        for number, name in self._members(position):
+            if number in self._index.sparse:
+                raise ValueError(
+                    f"{self.source.name}: {self.key(position)!r}, field {name!r}: is sparse, it has no one place"
+                )
+            locations[name] = MemberLocation(url, self._offsets[number], self._sizes[number])
+        return locations
+
+    def open(self, position: int, field: str) -> io.BufferedReader:
+        """Return a seekable file over one member, that copies only what is read from it.
+
+        Raises:
+            KeyError: The sample has no such field.
+            TarFormatError: As for `read`.
+        """
+        self._check_fields(position)
+        for number, name in self._members(position):
+            if name == field:
+                return io.BufferedReader(MemberFile(self.source, self._segments(number), self._sizes[number]))
+        raise KeyError(field)
+
+    # What few samples need
+
+    def _members(self, position: int) -> list[tuple[int, str]]:
+        first = self._starts[position]
+        return list(enumerate(self.fields(position), first))
+
+    def _has_special(self, first: int, stop: int) -> bool:
+        place = bisect_right(self._special, first - 1)
+        return place < len(self._special) and self._special[place] < stop
+
+    def _read_slowly(
+        self, position: int, make: Callable[[memoryview], Any], fields: Collection[str] | None
+    ) -> dict[str, Any]:
+        self._check_fields(position)
+        sample = {}
+        for number, name in self._members(position):
+            if fields is None or name in fields:
+                size = self._sizes[number]
+                if number in self._index.sparse and size > MAX_SPARSE_BYTES:
+                    raise ValueError(
+                        f"{self.source.name}: key {self.key(position)!r}, field {name!r}: is sparse and has {size} bytes, "
+                        f"more than the {MAX_SPARSE_BYTES} that are read into memory; read it with open(index, {name!r})"
+                    )
+                file = MemberFile(self.source, self._segments(number), size)
+                sample[name] = make(memoryview(file.readall()))
+        return sample
+
+    def _check_fields(self, position: int) -> None:
+        members = self._members(position)
+        seen: dict[str, int] = {}
+        for number, name in members:
+            if name in seen:
+                raise TarFormatError(
+                    f"{self.source.name}: key {self.key(position)!r} has the field {name!r} twice, at bytes "
+                    f"{self._offsets[seen[name]]} and {self._offsets[number]}; write the shard again without one of them"
+                )
+            seen[name] = number
+            if number in self._index.broken_links:
+                raise TarFormatError(f"{self.source.name}: {self._index.broken_links[number]}; write the shard again")
+
+    def _segments(self, number: int) -> list[Segment]:
+        return self._index.sparse.get(number, [(0, self._offsets[number], self._sizes[number])])
+
+    def _raise_short(self, offset: int, size: int) -> NoReturn:
+        raise ShardMismatchError(
+            f"{self.source.name}: the member at byte {offset} has {size} bytes, but the file ends before; "
+            "fetch the shard again"
+        )
+
+
+class MemberFile(io.RawIOBase):
+    """The bytes of one member as a file; holes of a sparse one read as zeros.
+
+    Args:
+        source: The shard.
+        segments: Where the bytes lie, ascending.
+        size: Logical bytes of the file.
+    """
+
+    def __init__(self, source: Source, segments: list[Segment], size: int) -> None:
+        super().__init__()
+        self._source = source
+        # A map is held as long as the file is open, whatever happens to the cache meanwhile.
+        self._view = source.window(0, 0)[0]
+        self._segments = segments
+        self._size = size
+        self._place = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the place of the next byte."""
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a place; beyond the end is allowed, as in any file.
+
+        Raises:
+            ValueError: The place is before the start, or `whence` is unknown.
+        """
+        origins = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}
+        if whence not in origins:
+            raise ValueError(f"whence is {whence}; it must be 0, 1 or 2")
+        place = origins[whence] + offset
+        if place < 0:
+            raise ValueError(f"cannot seek to {place}, before the start")
+        self._place = place
+        return place
+
+    def readall(self) -> bytes:
+        """Return the rest of the file."""
+        data = bytearray(max(0, self._size - self._place))
+        self.readinto(data)
+        return bytes(data)
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` from the present place on; return how many bytes there were."""
+        target = memoryview(buffer).cast("B")
+        start = self._place
+        stop = min(start + len(target), self._size)
+        if start >= stop:
+            return 0
+        target[: stop - start] = bytes(stop - start)
+        for logical, stored, length in self._segments:
+            low, high = max(start, logical), min(stop, logical + length)
+            if low < high:
+                target[low - start : high - start] = self._stored(stored + low - logical, stored + high - logical)
+        self._place = stop
+        return stop - start
+
+    def _stored(self, start: int, stop: int) -> memoryview:
+        if self._view:
+            view, base = self._view, 0
+        else:
+            view, base = self._source.window(start, stop)
+        part = view[start - base : stop - base]
+        if len(part) != stop - start:
+            raise ShardMismatchError(
+                f"{self._source.name}: bytes {start} to {stop} are not there; the file ended before, fetch the shard again"
+            )
+        return part
