@@ -26,7 +26,7 @@ from wids.errors import (
 _LAZY = {
     "ChunkedSampler": "wids.sampling",
     "DistributedChunkedSampler": "wids.sampling",
-    "IndexedTarSamples": "wids.shard_cache",
+    "IndexedTarSamples": "wids.indexed",
     "ShardListDataset": "wids.dataset",
     "ShardListSampler": "wids.sampling",
     "ShardedSampler": "wids.sampling",

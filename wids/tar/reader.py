@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wids.source import Source
     from wids.tar.extended import Segment
     from wids.tar.index import TarIndex
+    from wids.tar.members import Members
 
 MAX_SPARSE_BYTES = 1 << 30
 """Largest sparse member that is read into memory; `open` streams larger ones."""
@@ -198,6 +199,19 @@ class TarReader:
             f"{self.source.name}: the member at byte {offset} has {size} bytes, but the file ends before; "
             "fetch the shard again"
         )
+
+
+def read_member(source: Source, members: Members, number: int) -> bytes:
+    """Return the bytes of one member of a scanned shard, by its number among all.
+
+    Raises:
+        TarFormatError: It is a hard link that leads nowhere.
+    """
+    if number in members.broken_links:
+        raise TarFormatError(f"{source.name}: {members.broken_links[number]}; write the shard again")
+    size = int(members.sizes[number])
+    segments = members.sparse.get(number, [(0, int(members.offsets[number]), size)])
+    return MemberFile(source, segments, size).readall()
 
 
 class MemberFile(io.RawIOBase):

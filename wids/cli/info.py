@@ -1,0 +1,67 @@
+"""`widsindex info`: what a descriptor says."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from wids.descriptor import Descriptor, load_descriptor
+from wids.errors import redact
+from wids.storage import Storage
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser("info", help="show what descriptors say", description="Show what descriptors say.")
+    parser.add_argument("files", nargs="+", help="descriptors")
+    parser.add_argument("-t", "--table", action="store_true", help="one line per descriptor, separated by tabs")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the descriptors."""
+    storage = Storage()
+    if options.table:
+        print("file", "name", "nbytes", "nsamples", "base", "last", "datasets", sep="\t")
+    for file in options.files:
+        descriptor = load_descriptor(file, fetch=storage.read)
+        if options.table:
+            _print_row(file, descriptor)
+        else:
+            _print_whole(file, descriptor)
+
+
+def _print_row(file: str, descriptor: Descriptor) -> None:
+    spec, shards = descriptor.spec, descriptor.shards
+    last = redact(str(shards[-1]["url"])) if shards else None
+    datasets = len(spec.get("datasets") or [])
+    print(file, descriptor.name, _total(shards, "filesize"), _total(shards, "nsamples"), spec.get("base"), last, datasets, sep="\t")
+
+
+def _print_whole(file: str, descriptor: Descriptor) -> None:
+    spec, shards = descriptor.spec, descriptor.shards
+    num_samples, num_bytes = _total(shards, "nsamples"), _total(shards, "filesize")
+    rows: dict[str, Any] = {
+        "file": file,
+        "name": descriptor.name or None,
+        "info": spec.get("info"),
+        "base": spec.get("base"),
+        "shards": len(shards),
+        "samples": num_samples,
+        "bytes": num_bytes,
+        "samples per shard": num_samples // len(shards) if num_samples is not None and shards else None,
+        "bytes per sample": num_bytes // num_samples if num_bytes is not None and num_samples else None,
+        "first shard": redact(str(shards[0]["url"])) if shards else None,
+        "last shard": redact(str(shards[-1]["url"])) if shards else None,
+    }
+    for name, value in rows.items():
+        print(f"{name:>18}: {'-' if value is None else value}")
+    for component in spec.get("datasets") or []:
+        print(f"{'dataset':>18}: {component.get('name', '-')} {component.get('source_url', '')}".rstrip())
+    print()
+
+
+def _total(shards: list[dict[str, Any]], name: str) -> int | None:
+    """Return a sum over all shards, None when one of them does not say."""
+    values = [shard.get(name) for shard in shards]
+    return None if None in values else sum(value for value in values if value is not None)

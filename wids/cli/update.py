@@ -1,0 +1,80 @@
+"""`widsindex update`: change what a descriptor says, and nothing else in it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from wids.descriptor import load_descriptor
+from wids.storage import Storage
+from wids.tools import recount, write_json
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "update",
+        help="change a descriptor",
+        description="Change what is asked for in a descriptor, and nothing else; the old one is kept with .bak added.",
+        epilog="examples:\n"
+        "  widsindex update train.json --recount\n"
+        "  widsindex update train.json -n train -b https://example.org/shards\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", help="the descriptor")
+    parser.add_argument("-n", "--name", help="set the dataset's name")
+    parser.add_argument("-i", "--info", help="set the description")
+    parser.add_argument("-b", "--base", help="set the base of the shards' URLs")
+    parser.add_argument("-B", "--rebase", action="store_true", help="move the folder that all shards share into the base")
+    folder = parser.add_mutually_exclusive_group()
+    folder.add_argument("-d", "--dir", help="put all shards into this folder")
+    folder.add_argument("-D", "--nodir", action="store_true", help="take the folders off the shards' URLs")
+    keep = parser.add_mutually_exclusive_group()
+    keep.add_argument("-k", "--keep", action="store_true", default=None, help="mark the shards to be kept in caches")
+    keep.add_argument("-K", "--nokeep", action="store_false", dest="keep", default=None, help="take that mark away")
+    parser.add_argument("--recount", action="store_true", help="set counts, sizes and checksums to what the shards have")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Change a descriptor."""
+    storage = Storage()
+    path = Path(options.file)
+    load_descriptor(path, fetch=storage.read)  # so that nothing is changed in what is no descriptor
+    before = path.read_bytes()
+    content: dict[str, Any] = orjson.loads(before)
+    for name in ("name", "info", "base", "keep"):
+        if getattr(options, name) is not None:
+            content[name] = getattr(options, name)
+    _move(content, options)
+    if options.recount:
+        _recount(content, path, storage)
+    path.with_name(f"{path.name}.bak").write_bytes(before)
+    write_json(path, content)
+
+
+def _move(content: dict[str, Any], options: argparse.Namespace) -> None:
+    """Change the folders in the shards' URLs."""
+    if not (options.rebase or options.nodir or options.dir is not None):
+        return
+    entries = content.get("shardlist", [])
+    if options.rebase:
+        folders = {str(entry["url"]).rpartition("/")[0] for entry in entries}
+        if len(folders) != 1 or "" in folders:
+            raise ValueError(f"{options.file}: the shards lie in {len(folders)} folders; --rebase needs one that all share")
+        content["base"] = folders.pop()
+    for entry in entries:
+        name = str(entry["url"]).rpartition("/")[2]
+        entry["url"] = f"{options.dir.rstrip('/')}/{name}" if options.dir is not None else name
+
+
+def _recount(content: dict[str, Any], path: Path, storage: Storage) -> None:
+    if "shardlist" not in content:
+        raise ValueError(f"{path}: has no shardlist of its own; recount the descriptors that its datasets name")
+    own = {**content, "datasets": []}
+    shards = load_descriptor(own, fetch=storage.read, base=None if "base" in content else str(path.parent.absolute())).shards
+    for url, old, new in recount(content["shardlist"], shards, storage):
+        print(f"{url}: {old} -> {new} samples")

@@ -1,0 +1,119 @@
+"""One tar shard on its own: samples by position or key."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from operator import index as as_index
+from typing import IO, TYPE_CHECKING, Any
+
+from wids.errors import ShardMismatchError
+from wids.source import BufferSource, MmapSource
+from wids.tar import TarReader, build_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from wids.source import Source
+
+
+class IndexedTarSamples:
+    """The samples of one local tar shard, undecoded: `{".jpg": io.BytesIO, …, "__key__": …}`.
+
+    Args:
+        path: Of the shard.
+        stream: An open binary file to read instead; mapped where it is a file on disk.
+        md5sum: 32 hexadecimal digits that the shard's MD5 must have.
+        expected_size: Bytes that the shard must have.
+
+    Raises:
+        ShardMismatchError: Size or MD5 differ.
+        TarFormatError: The shard is damaged, or no tar.
+        FetchError: It cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        stream: IO[bytes] | None = None,
+        md5sum: str | None = None,
+        expected_size: int | None = None,
+    ) -> None:
+        if (path is None) == (stream is None):
+            raise ValueError("give either path or stream")
+        source = _open_stream(stream) if stream is not None else MmapSource(os.fspath(path))  # type: ignore[arg-type]
+        size = source.identity.size
+        if expected_size is not None and size != expected_size:
+            raise ShardMismatchError(f"{source.name}: has {size} bytes, expected {expected_size}; fetch the shard again")
+        if md5sum is not None:
+            found = hashlib.md5(source.window(0, size)[0], usedforsecurity=False).hexdigest()
+            if found != md5sum.lower():
+                raise ShardMismatchError(f"{source.name}: has MD5 {found}, expected {md5sum}; fetch the shard again")
+        self.path = source.name
+        self._reader: TarReader | None = TarReader(source, build_index(source))
+        self._positions: dict[str, int] | None = None
+
+    def __len__(self) -> int:
+        return self._open_reader().num_samples
+
+    def __getitem__(self, position: int | str) -> dict[str, Any]:
+        """Return a sample by its position (negative ones count from the end) or its key.
+
+        Raises:
+            IndexError: The position is out of range.
+            KeyError: No sample has this key.
+        """
+        reader = self._open_reader()
+        if isinstance(position, str):
+            position = self._position_of(position)
+        number = as_index(position)
+        if not -reader.num_samples <= number < reader.num_samples:
+            raise IndexError(f"{self.path}: position {number} is out of range, there are {reader.num_samples} samples")
+        number %= reader.num_samples
+        return {**reader.read(number, io.BytesIO), "__key__": reader.key(number)}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for position in range(len(self)):
+            yield self[position]
+
+    def keys(self) -> list[str]:
+        """Return the keys of all samples, in order."""
+        reader = self._open_reader()
+        return [reader.key(position) for position in range(reader.num_samples)]
+
+    def close(self) -> None:
+        """Let go of the map; it goes with the last view of it."""
+        self._reader = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_reader(self) -> TarReader:
+        if self._reader is None:
+            raise ValueError(f"{self.path}: was closed; make a new IndexedTarSamples")
+        return self._reader
+
+    def _position_of(self, key: str) -> int:
+        if self._positions is None:
+            # From the last to the first, so that the lowest position of a key that occurs again is what remains.
+            self._positions = {key: position for position, key in reversed(list(enumerate(self.keys())))}
+        if key not in self._positions:
+            raise KeyError(f"{key!r}: {self.path} has no sample with this key")
+        return self._positions[key]
+
+
+def _open_stream(stream: IO[bytes]) -> Source:
+    name = getattr(stream, "name", None)
+    if isinstance(name, str) and os.path.isfile(name):  # noqa: PTH113  # a name, not yet known to be a path
+        return MmapSource(name)
+    return BufferSource(stream.read(), "stream")
