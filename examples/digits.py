@@ -81,7 +81,9 @@ def write_shards() -> None:
                 fields = {
                     "png": png.getvalue(),
                     "cls": str(label).encode(),
-                    "json": json.dumps({"number": number, "ink": round(float(digits.images[number].mean()), 3)}).encode(),
+                    "json": json.dumps(
+                        {"number": number, "ink": round(float(digits.images[number].mean()), 3)}
+                    ).encode(),
                 }
                 for field, data in fields.items():
                     member = tarfile.TarInfo(f"{number:06d}.{field}")
@@ -195,7 +197,10 @@ def report_coverage(rank: int, num_ranks: int, seen: list[int], num_samples: int
         sys.exit(f"the ranks saw {counts} samples and together {len(set(together))} of {num_samples}")
     if rank == 0:
         repeated = len(together) - num_samples
-        print(f"together they saw each of the {num_samples} samples once ({repeated} repeated to make ranks equal)", flush=True)
+        print(
+            f"together they saw each of the {num_samples} samples once ({repeated} repeated to make ranks equal)",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -49,7 +49,9 @@ class IndexedTarSamples:
         source = _open_stream(stream) if stream is not None else MmapSource(os.fspath(path))  # type: ignore[arg-type]
         size = source.identity.size
         if expected_size is not None and size != expected_size:
-            raise ShardMismatchError(f"{source.name}: has {size} bytes, expected {expected_size}; fetch the shard again")
+            raise ShardMismatchError(
+                f"{source.name}: has {size} bytes, expected {expected_size}; fetch the shard again"
+            )
         if md5sum is not None:
             found = hashlib.md5(source.window(0, size)[0], usedforsecurity=False).hexdigest()
             if found != md5sum.lower():

@@ -7,7 +7,6 @@ twice; they belong to one process, so that a fork in the middle of an opening le
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import threading
@@ -57,13 +56,13 @@ class ShardCache:
         self.shards = shards
         self.storage = storage
         self.lru_size = lru_size
+        self.accesses = 0
         self.misses = 0
         self._reset()
 
     def _reset(self) -> None:
         self._readers: dict[int, TarReader] = {}
         self._last_used: dict[int, int] = {}
-        self._clock = itertools.count()
         self._locks: dict[tuple[int, int], threading.Lock] = {}
         self._warned: set[int] = set()
 
@@ -84,7 +83,8 @@ class ShardCache:
         reader = self._readers.get(shard)
         if reader is None:
             reader = self._open_once(shard)
-        self._last_used[shard] = next(self._clock)
+        self.accesses += 1
+        self._last_used[shard] = self.accesses
         return reader
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class ShardCache:
             if reader is None:
                 self.misses += 1
                 reader = self._open(shard)
-                self._last_used[shard] = next(self._clock)
+                self._last_used[shard] = self.accesses
                 self._readers[shard] = reader
                 self._evict(shard)
         return reader

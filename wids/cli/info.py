@@ -35,7 +35,16 @@ def _print_row(file: str, descriptor: Descriptor) -> None:
     spec, shards = descriptor.spec, descriptor.shards
     last = redact(str(shards[-1]["url"])) if shards else None
     datasets = len(spec.get("datasets") or [])
-    print(file, descriptor.name, _total(shards, "filesize"), _total(shards, "nsamples"), spec.get("base"), last, datasets, sep="\t")
+    print(
+        file,
+        descriptor.name,
+        _total(shards, "filesize"),
+        _total(shards, "nsamples"),
+        spec.get("base"),
+        last,
+        datasets,
+        sep="\t",
+    )
 
 
 def _print_whole(file: str, descriptor: Descriptor) -> None:

@@ -28,14 +28,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("-n", "--name", help="set the dataset's name")
     parser.add_argument("-i", "--info", help="set the description")
     parser.add_argument("-b", "--base", help="set the base of the shards' URLs")
-    parser.add_argument("-B", "--rebase", action="store_true", help="move the folder that all shards share into the base")
+    parser.add_argument(
+        "-B", "--rebase", action="store_true", help="move the folder that all shards share into the base"
+    )
     folder = parser.add_mutually_exclusive_group()
     folder.add_argument("-d", "--dir", help="put all shards into this folder")
     folder.add_argument("-D", "--nodir", action="store_true", help="take the folders off the shards' URLs")
     keep = parser.add_mutually_exclusive_group()
     keep.add_argument("-k", "--keep", action="store_true", default=None, help="mark the shards to be kept in caches")
     keep.add_argument("-K", "--nokeep", action="store_false", dest="keep", default=None, help="take that mark away")
-    parser.add_argument("--recount", action="store_true", help="set counts, sizes and checksums to what the shards have")
+    parser.add_argument(
+        "--recount", action="store_true", help="set counts, sizes and checksums to what the shards have"
+    )
     parser.set_defaults(run=run)
 
 
@@ -64,7 +68,9 @@ def _move(content: dict[str, Any], options: argparse.Namespace) -> None:
     if options.rebase:
         folders = {str(entry["url"]).rpartition("/")[0] for entry in entries}
         if len(folders) != 1 or "" in folders:
-            raise ValueError(f"{options.file}: the shards lie in {len(folders)} folders; --rebase needs one that all share")
+            raise ValueError(
+                f"{options.file}: the shards lie in {len(folders)} folders; --rebase needs one that all share"
+            )
         content["base"] = folders.pop()
     for entry in entries:
         name = str(entry["url"]).rpartition("/")[2]
@@ -75,6 +81,8 @@ def _recount(content: dict[str, Any], path: Path, storage: Storage) -> None:
     if "shardlist" not in content:
         raise ValueError(f"{path}: has no shardlist of its own; recount the descriptors that its datasets name")
     own = {**content, "datasets": []}
-    shards = load_descriptor(own, fetch=storage.read, base=None if "base" in content else str(path.parent.absolute())).shards
+    shards = load_descriptor(
+        own, fetch=storage.read, base=None if "base" in content else str(path.parent.absolute())
+    ).shards
     for url, old, new in recount(content["shardlist"], shards, storage):
         print(f"{url}: {old} -> {new} samples")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import logging
+from io import BytesIO
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, overload
 
@@ -18,6 +18,7 @@ from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 
 if TYPE_CHECKING:
+    from io import BufferedReader
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Literal
@@ -110,13 +111,16 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         self._cache = ShardCache(self.shards, storage, default_lru_size() if lru_size is None else lru_size)
         self._fill_counts()
         self._offsets = ShardOffsets([shard["nsamples"] for shard in self.shards])
-        self._names = [(str(shard.get("dataset") or ""), str(shard["url"])) for shard in self.shards]
+        # What the samples of a shard share: name of the dataset, URL, index of the first.
+        self._shard_facts = [
+            (str(shard.get("dataset") or ""), str(shard["url"]), first)
+            for shard, first in zip(self.shards, self._offsets.starts, strict=False)
+        ]
         self._rows: range | None = None
         self._keys: KeyTable | None = None
         self._filter = None if fields is None else FieldFilter(fields)
         self._allow_pickle = allow_pickle
         self._replacer = Replacer(on_error)
-        self._accesses = 0
         self.transformations: list[Any] = self._make_steps(transformations)
 
     def _fill_counts(self) -> None:
@@ -158,14 +162,17 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """
         if isinstance(index, slice):
             return self._derive(rows=(range(len(self)) if self._rows is None else self._rows)[index])
-        shard, position = self._find(index)
+        shard, position = self._find(index) if self._rows is not None else self._offsets.find_shard(index)
         reader = self._cache.get(shard)
-        self._accesses += 1
+        sample: Any = Sample()
         try:
-            sample: Any = reader.read(position, io.BytesIO, self._filter)
+            reader.read_into(sample, position, BytesIO, self._filter)
         except (TarFormatError, ShardMismatchError) as error:
             return self._replace(error, shard, position, reader)
-        sample = self._describe(sample, shard, position, reader)
+        sample["__key__"] = reader.key(position)
+        sample["__dataset__"], sample["__shard__"], first = self._shard_facts[shard]
+        sample["__index__"] = first + position
+        sample["__shardindex__"] = position
         for step in self.transformations:
             try:
                 sample = step(sample)
@@ -203,7 +210,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """
         return self._read(index, memoryview, fields)
 
-    def open(self, index: int, field: str) -> io.BufferedReader:
+    def open(self, index: int, field: str) -> BufferedReader:
         """Return a seekable binary file over one member, without a copy.
 
         Raises:
@@ -225,7 +232,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             IndexError: `index` is out of range.
         """
         shard, position = self._find(index)
-        return self._cache.get(shard).locate(position, self._names[shard][1])
+        return self._cache.get(shard).locate(position, self._shard_facts[shard][1])
 
     def key(self, index: int) -> str:
         """Return the key of one sample.
@@ -258,19 +265,11 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     def _read(self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None) -> dict[str, Any]:
         wanted = self._filter if fields is None else FieldFilter(fields) & self._filter
         shard, position = self._find(index)
-        self._accesses += 1
-        sample = Sample(self._cache.get(shard).read(position, make, wanted))
+        sample = Sample()
+        self._cache.get(shard).read_into(sample, position, make, wanted)
         missing = [] if fields is None else [name for name in fields if name not in sample]
         if missing:
             sample[missing[0]]  # raises, and lists the fields that are there
-        return sample
-
-    def _describe(self, fields: dict[str, Any], shard: int, position: int, reader: TarReader) -> Sample:
-        sample = Sample(fields)
-        sample["__key__"] = reader.key(position)
-        sample["__dataset__"], sample["__shard__"] = self._names[shard]
-        sample["__index__"] = self._offsets.starts[shard] + position
-        sample["__shardindex__"] = position
         return sample
 
     # Damaged samples
@@ -279,7 +278,9 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """Return what stands for a damaged sample, or raise with all that is known of it."""
         index = self._offsets.starts[shard] + position
         located = self._locate_error(error, index, shard, position, reader)
-        return self._replacer.replace(located, index, self._names[shard][1], self._accesses, self._others(index, shard))
+        return self._replacer.replace(
+            located, index, self._shard_facts[shard][1], self._cache.accesses, self._others(index, shard)
+        )
 
     def _others(self, index: int, shard: int) -> Iterator[Callable[[], Any]]:
         """Yield readers of the shard's other samples, from the next one on, cyclically."""
@@ -292,7 +293,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     def _locate_error(self, error: Exception, index: int, shard: int, position: int, reader: TarReader) -> Exception:
         command = f"; see it with: widsindex sample {self._source} {index}" if self._source else ""
         if isinstance(error, DecodeError):
-            message = f"index {index}, shard {redact(self._names[shard][1])}, {error}{command}"
+            message = f"index {index}, shard {redact(self._shard_facts[shard][1])}, {error}{command}"
         else:
             message = f"index {index}, key {reader.key(position)!r}: {error}{command}"
         located = type(error)(message)
@@ -398,7 +399,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
 
     def get_stats(self) -> tuple[int, int]:
         """Return how many samples were read, and how many of the reads had to open a shard, in this process."""
-        return self._accesses, self._cache.misses
+        return self._cache.accesses, self._cache.misses
 
     def check_cache_misses(self) -> None:
         """Log a warning when more than three in ten of at least a hundred reads had to open a shard."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from wids.errors import ShardMismatchError, TarFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Container
 
     from wids.source import Source
     from wids.tar.extended import Segment
@@ -46,6 +46,7 @@ class TarReader:
         "_fields",
         "_index",
         "_kinds",
+        "_map",
         "_offsets",
         "_sizes",
         "_special",
@@ -65,14 +66,30 @@ class TarReader:
         self._kinds = memoryview(index.kinds)
         self._ends = memoryview(index.key_ends)
         self._fields = [fields if len(set(fields)) == len(fields) else None for fields in index.fields_of_kind]
+        # A mapped source answers every request with all of it, so it is asked once.
+        view, base = source.window(0, 0)
+        self._map = view if base == 0 and len(view) == source.identity.size else None
         self._special = sorted({*index.sparse, *index.broken_links})
 
     def read(
-        self, position: int, make: Callable[[memoryview], Any], fields: Collection[str] | None = None
+        self, position: int, make: Callable[[memoryview], Any], fields: Container[str] | None = None
     ) -> dict[str, Any]:
-        """Return `{field: make(bytes)}` of one sample, in archive order.
+        """Return `{field: make(bytes)}` of one sample; arguments and errors are those of `read_into`."""
+        sample: dict[str, Any] = {}
+        self.read_into(sample, position, make, fields)
+        return sample
+
+    def read_into(
+        self,
+        sample: dict[str, Any],
+        position: int,
+        make: Callable[[memoryview], Any],
+        fields: Container[str] | None = None,
+    ) -> None:
+        """Put `make(bytes)` of each field of one sample into `sample`, in archive order.
 
         Args:
+            sample: What to fill.
             position: In `[0, num_samples)`.
             make: Called with a view of each member's bytes, `bytes` or `io.BytesIO`, say.
             fields: The only ones to read; None for all.
@@ -82,25 +99,25 @@ class TarReader:
             ShardMismatchError: The source ends before the member does.
             OSError: The source cannot be read.
         """
-        first = self._starts[position]
+        number = self._starts[position]
         names = self._fields[self._kinds[position]]
-        if names is None or (self._special and self._has_special(first, self._starts[position + 1])):
-            return self._read_slowly(position, make, fields)
+        if names is None or (self._special and self._has_special(number, self._starts[position + 1])):
+            self._read_slowly(sample, position, make, fields)
+            return
         offsets, sizes = self._offsets, self._sizes
-        last = first + len(names) - 1
-        view, base = self.source.window(offsets[first], offsets[last] + sizes[last])
-        sample = {}
-        number = first
+        view, base = self._map, 0
+        if view is None:
+            last = number + len(names) - 1
+            view, base = self.source.window(offsets[number], offsets[last] + sizes[last])
         for name in names:
             if fields is None or name in fields:
                 start = offsets[number] - base
                 size = sizes[number]
                 part = view[start : start + size]
-                if len(part) != size:
+                if part.nbytes != size:
                     self._raise_short(offsets[number], size)
                 sample[name] = make(part)
             number += 1
-        return sample
 
     @property
     def notes(self) -> list[str]:
@@ -162,10 +179,13 @@ class TarReader:
         return place < len(self._special) and self._special[place] < stop
 
     def _read_slowly(
-        self, position: int, make: Callable[[memoryview], Any], fields: Collection[str] | None
-    ) -> dict[str, Any]:
+        self,
+        sample: dict[str, Any],
+        position: int,
+        make: Callable[[memoryview], Any],
+        fields: Container[str] | None,
+    ) -> None:
         self._check_fields(position)
-        sample = {}
         for number, name in self._members(position):
             if fields is None or name in fields:
                 size = self._sizes[number]
@@ -176,7 +196,6 @@ class TarReader:
                     )
                 file = MemberFile(self.source, self._segments(number), size)
                 sample[name] = make(memoryview(file.readall()))
-        return sample
 
     def _check_fields(self, position: int) -> None:
         members = self._members(position)
