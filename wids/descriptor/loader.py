@@ -1,0 +1,235 @@
+"""Anything that names shards to one list of shards with resolved URLs.
+
+A descriptor may be made of components, each with a shardlist, a `source_url`, or components of its own. Reading is done
+by a function that is passed in, so that this layer knows no network; only folders and patterns are looked up here.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import braceexpand
+
+from wids.descriptor.schema import check_list, check_object, check_shard, check_text, check_weight, parse_json
+from wids.descriptor.urls import Base, folder_of, is_tar, is_url, local_path
+from wids.errors import DescriptorError, redact
+
+Fetch = Callable[[str], bytes]
+Shard = dict[str, Any]
+
+_DEEPEST = 32
+"""Descriptors within descriptors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A dataset's shards."""
+
+    spec: dict[str, Any]
+    """The descriptor as it was read, unknown keys too, with the resolved shards as its `shardlist`."""
+    shards: list[Shard]
+    """Each with `url`, resolved, `nsamples`, None when it is not known, `dataset`, and what else the descriptor says."""
+    name: str
+    """Of the dataset; empty when it has none."""
+    source: str | None
+    """What names these shards on a command line; None for lists."""
+    index: str | None
+    """URL of the index pack; None when the descriptor names none."""
+
+
+def load_descriptor(
+    shards: Any,
+    *,
+    fetch: Fetch,
+    base: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    dataset_name: str | None = None,
+) -> Descriptor:
+    """Return the shards that `shards` names.
+
+    Args:
+        shards: A descriptor's path, URL or open file, or what it holds; a folder; a pattern with braces or wildcards; a
+            shard; a list of shards (`{"url", "nsamples"}`, `(url, nsamples)`, paths, URLs) or of descriptors.
+        fetch: Path or URL of a descriptor to its bytes.
+        base: What relative URLs resolve against, before the descriptor's own `base` and place.
+        options: Entries that replace those of the top-level descriptor.
+        dataset_name: Replaces the descriptor's name.
+
+    Raises:
+        DescriptorError: A descriptor says what it may not; names file and JSON path. A folder or pattern has no shards.
+        FetchError: What `fetch` raises.
+        TypeError: `shards` is none of these.
+    """
+    loader = _Loader(fetch, base)
+    source: str | None = None
+    if isinstance(shards, (str, os.PathLike)):
+        source = os.fspath(shards)
+        spec, found = loader.load_name(source, dict(options or {}))
+        source = redact(source)
+    elif hasattr(shards, "read"):
+        spec, found = loader.load_file(shards, dict(options or {}))
+    elif isinstance(shards, Mapping):
+        spec, found = loader.load_object({**shards, **(options or {})}, "descriptor", "", ())
+    elif isinstance(shards, Iterable):
+        spec = dict(options or {})
+        found = [
+            shard for place, item in enumerate(shards) for shard in loader.load_item(item, place, spec.get("base"))
+        ]
+    else:
+        raise TypeError(
+            f"shards is a {type(shards).__name__}; it must be a path, URL, file, descriptor or list of shards"
+        )
+    name = dataset_name if dataset_name is not None else spec.get("name") or ""
+    for shard in found:
+        shard.setdefault("nsamples", None)
+        if dataset_name is not None or not shard.get("dataset"):
+            shard["dataset"] = name
+    return Descriptor({**spec, "name": name, "shardlist": found}, found, name, source, spec.get("index"))
+
+
+class _Loader:
+    def __init__(self, fetch: Fetch, base: str | None) -> None:
+        self._fetch = fetch
+        self._base = base
+
+    def load_name(self, name: str, options: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], list[Shard]]:
+        """Return descriptor and shards of a path, URL or pattern."""
+        listed = _list_shards(name)
+        if listed is not None:
+            base = Base(self._base) if self._base is not None else None
+            return dict(options or {}), [{"url": url if base is None else base.join(url)} for url in listed]
+        return self._load_source(name, (), options)
+
+    def load_file(self, file: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Shard]]:
+        """Return descriptor and shards of an open file."""
+        data = file.read()
+        name = file.name if isinstance(getattr(file, "name", None), str) else "descriptor"
+        content = parse_json(data.encode() if isinstance(data, str) else data, name)
+        return self.load_object({**content, **options}, name, folder_of(name), ())
+
+    def load_item(self, item: Any, place: int, base: str | None) -> list[Shard]:
+        """Return the shards of one item of a list."""
+        if isinstance(item, (str, os.PathLike)):
+            return self._named(*self.load_name(os.fspath(item)))
+        if isinstance(item, Mapping) and ("shardlist" in item or "datasets" in item):
+            return self._named(*self.load_object(dict(item), f"shards[{place}]", "", ()))
+        if isinstance(item, (tuple, list)) and len(item) == 2:  # noqa: PLR2004
+            item = {"url": item[0], "nsamples": item[1]}
+        if not isinstance(item, Mapping):
+            raise DescriptorError(
+                f"shards[{place}] is {item!r}; it must be a path, a URL, a (url, nsamples) pair or a dictionary with them"
+            )
+        shard = dict(item)
+        if isinstance(shard.get("url"), os.PathLike):
+            shard["url"] = os.fspath(shard["url"])
+        check_shard(shard, f"shards[{place}]", "")
+        folder = self._base if self._base is not None else base
+        if folder is not None:
+            shard["url"] = Base(folder).join(shard["url"])
+        return [shard]
+
+    def _named(self, spec: dict[str, Any], shards: list[Shard]) -> list[Shard]:
+        for shard in shards:
+            if spec.get("name") and not shard.get("dataset"):
+                shard["dataset"] = spec["name"]
+        return shards
+
+    def _load_source(
+        self, source: str, chain: tuple[str, ...], options: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], list[Shard]]:
+        """Return descriptor and shards of a descriptor that is named by its path or URL."""
+        if source in chain:
+            names = " -> ".join(redact(name) for name in (*chain, source))
+            raise DescriptorError(f"{names}: descriptors name each other in a circle; take one of the source_url out")
+        if len(chain) >= _DEEPEST:
+            raise DescriptorError(f"{redact(source)}: lies {len(chain)} descriptors deep; at most {_DEEPEST} are read")
+        file = redact(source)
+        content = {**parse_json(self._fetch(source), file), **(options or {})}
+        place = local_path(source)
+        return self.load_object(content, file, folder_of(source if place is None else place), (*chain, source))
+
+    def load_object(
+        self, content: dict[str, Any], file: str, folder: str, chain: tuple[str, ...]
+    ) -> tuple[dict[str, Any], list[Shard]]:
+        """Return descriptor and shards of what a descriptor holds."""
+        content = dict(check_object(content, file))
+        base = self._find_base(content, folder)
+        if content.get("index"):
+            content["index"] = base.join(content["index"])
+        return content, self._load_part(content, file, "", base, folder, chain)
+
+    def _find_base(self, content: dict[str, Any], folder: str) -> Base:
+        if self._base is not None:
+            return Base(self._base)
+        own = content.get("base")
+        return Base(Base(folder).join(own)) if own else Base(folder)
+
+    def _load_part(
+        self, part: dict[str, Any], file: str, path: str, base: Base, folder: str, chain: tuple[str, ...]
+    ) -> list[Shard]:
+        """Return the shards of a descriptor or of one of its components."""
+        shards: list[Shard] = []
+        if "shardlist" in part:
+            for place, entry in enumerate(check_list(part, "shardlist", file, path)):
+                check_shard(entry, file, f"{path}shardlist[{place}].")
+                shards.append({**entry, "url": base.join(entry["url"])})
+        if "datasets" in part:
+            for place, component in enumerate(check_list(part, "datasets", file, path)):
+                shards += self._load_component(component, file, f"{path}datasets[{place}].", base, folder, chain)
+        return shards
+
+    def _load_component(
+        self, component: dict[str, Any], file: str, path: str, base: Base, folder: str, chain: tuple[str, ...]
+    ) -> list[Shard]:
+        for name in ("name", "base", "source_url"):
+            check_text(component, name, file, path)
+        check_weight(component, file, path)
+        if path.count("datasets[") > _DEEPEST:
+            raise DescriptorError(f"{file}: {path[:-1]} lies too deep; at most {_DEEPEST} components hold each other")
+        name = component.get("name")
+        if component.get("source_url"):
+            spec, shards = self._load_source(base.join(component["source_url"]), chain)
+            name = name or spec.get("name")
+        elif "shardlist" in component or "datasets" in component:
+            own = self._find_base({"base": component["base"]}, folder) if component.get("base") else base
+            shards = self._load_part(component, file, path, own, folder, chain)
+        else:
+            raise DescriptorError(f"{file}: {path[:-1]} has no shardlist, datasets or source_url; give it one")
+        for shard in shards:
+            if name:
+                shard["dataset"] = name
+            if component.get("weight") is not None:
+                shard["weight"] = component["weight"]
+        return shards
+
+
+def _list_shards(name: str) -> list[str] | None:
+    """Return the shards that a folder, a pattern or a shard's own name stands for; None for a descriptor."""
+    path = local_path(name)
+    if name.startswith("pipe:"):
+        return [name]
+    if path is not None and os.path.exists(path):  # a name with braces may be a file's own  # noqa: PTH110
+        return _list_folder(path) if os.path.isdir(path) else [name] if is_tar(name) else None  # noqa: PTH112
+    expanded = list(braceexpand.braceexpand(name)) if "{" in name else [name]
+    if path is not None and glob.has_magic(name):
+        found = [
+            match for pattern in expanded for match in sorted(glob.glob(local_path(pattern) or pattern, recursive=True))
+        ]
+        if not found:
+            raise DescriptorError(f"{name}: nothing matches this pattern; is the folder right?")
+        expanded = [match for match in found if not os.path.basename(match).startswith("._")]  # noqa: PTH119
+    if len(expanded) > 1 or is_tar(name) or (path is not None and glob.has_magic(name)):
+        return expanded
+    return None
+
+
+def _list_folder(path: str) -> list[str]:
+    names = sorted(entry.name for entry in os.scandir(path) if is_tar(entry.name) and not entry.name.startswith("."))
+    if not names:
+        raise DescriptorError(f"{path}: this folder holds no .tar shards; name the folder that does")
+    return [str(Path(path, name)) for name in names]

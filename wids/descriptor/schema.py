@@ -1,0 +1,122 @@
+"""What a version 1 descriptor may say; each fault is named with its file and JSON path."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from wids.errors import DescriptorError
+
+_MD5 = re.compile(r"[0-9a-fA-F]{32}")
+_LARGEST = 1 << 62
+_REMEDY = "correct the descriptor, or write it with: widsindex create"
+
+
+def parse_json(data: bytes, file: str) -> dict[str, Any]:
+    """Return the object that a descriptor's bytes hold.
+
+    Raises:
+        DescriptorError: They are no JSON object.
+    """
+    try:
+        content = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise DescriptorError(
+            f"{file}: is no JSON: {error.msg} at line {error.lineno}, column {error.colno}; {_REMEDY}"
+        ) from error
+    return check_object(content, file)
+
+
+def check_object(content: Any, file: str) -> dict[str, Any]:
+    """Return `content` if it is a descriptor of a version that is read here.
+
+    Raises:
+        DescriptorError: It is not.
+    """
+    if not isinstance(content, dict):
+        raise DescriptorError(f"{file}: holds {_kind(content)}; a descriptor is an object with a shardlist")
+    version = content.get("wids_version", 1)
+    if version != 1 or isinstance(version, bool):
+        raise DescriptorError(f"{file}: wids_version is {version!r}; version 1 is read here")
+    if "shardlist" not in content and "datasets" not in content:
+        raise DescriptorError(f"{file}: has neither shardlist nor datasets; {_REMEDY}")
+    for name in ("name", "base", "index"):
+        check_text(content, name, file, "")
+    return content
+
+
+def check_text(content: dict[str, Any], name: str, file: str, path: str, *, required: bool = False) -> None:
+    """Check that an entry is a string that is not empty, or absent.
+
+    Raises:
+        DescriptorError: It is not.
+    """
+    value = content.get(name)
+    if value is None and not required:
+        return
+    if not isinstance(value, str) or (not value and required):
+        shown = "missing" if name not in content else repr(value)
+        raise DescriptorError(f"{file}: {path}{name} is {shown}; it must be a string")
+
+
+def check_list(content: dict[str, Any], name: str, file: str, path: str) -> list[dict[str, Any]]:
+    """Return a list of objects.
+
+    Raises:
+        DescriptorError: It is something else.
+    """
+    value = content[name]
+    if not isinstance(value, list):
+        raise DescriptorError(f"{file}: {path}{name} is {_kind(value)}; it must be a list")
+    for place, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise DescriptorError(f"{file}: {path}{name}[{place}] is {_kind(item)}; it must be an object")
+    return value
+
+
+def check_shard(shard: dict[str, Any], file: str, path: str) -> None:
+    """Check one entry of a shardlist.
+
+    Raises:
+        DescriptorError: A value is not what it must be.
+    """
+    url = shard.get("url")
+    if not isinstance(url, str) or not url:
+        check_text(shard, "url", file, path, required=True)
+    for name in ("nsamples", "filesize"):
+        value = shard.get(name)
+        if value is None:
+            continue
+        if type(value) is not int:
+            raise DescriptorError(f"{file}: {path}{name} is {value!r}; it must be an integer")
+        if not 0 <= value <= _LARGEST:
+            raise DescriptorError(f"{file}: {path}{name} is {value}; it must be at least 0 and at most 2**62")
+    if "md5sum" in shard or "dataset" in shard or "name" in shard or "weight" in shard:
+        _check_rest(shard, file, path)
+
+
+def _check_rest(shard: dict[str, Any], file: str, path: str) -> None:
+    digest = shard.get("md5sum")
+    if digest is not None and (not isinstance(digest, str) or not _MD5.fullmatch(digest)):
+        raise DescriptorError(f"{file}: {path}md5sum is {digest!r}; it must be 32 hexadecimal digits")
+    for name in ("dataset", "name"):
+        check_text(shard, name, file, path)
+    check_weight(shard, file, path)
+
+
+def check_weight(content: dict[str, Any], file: str, path: str) -> None:
+    """Check that a weight is a number of at least 0, or absent.
+
+    Raises:
+        DescriptorError: It is not.
+    """
+    weight = content.get("weight")
+    if weight is not None and (isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight >= 0):
+        raise DescriptorError(f"{file}: {path}weight is {weight!r}; it must be a number of at least 0")
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "null" if value is None else f"a {type(value).__name__}")

@@ -1,0 +1,85 @@
+"""Relative URLs and paths to absolute ones. Pure text: nothing is opened or asked."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from urllib.parse import unquote, urlsplit
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+TAR_NAME = re.compile(r"\.(tar|tgz|tbz2|txz|tzst|tar\.(gz|bz2|xz|zst))$", re.IGNORECASE)
+"""Names of shards, plain and compressed."""
+
+
+def is_url(text: str) -> bool:
+    """Tell whether `text` names its own scheme, `pipe:` included."""
+    return _SCHEME.match(text) is not None or text.startswith(("pipe:", "file:"))
+
+
+def is_tar(text: str) -> bool:
+    """Tell whether a path or URL names a shard; a URL's query does not count.
+
+    Examples:
+        >>> is_tar("https://host/a.tar?sig=1"), is_tar("train.json"), is_tar("a.TGZ")
+        (True, False, True)
+    """
+    if text.startswith("pipe:"):
+        return True
+    path = urlsplit(text).path if _SCHEME.match(text) else text
+    return TAR_NAME.search(path) is not None
+
+
+def local_path(text: str) -> str | None:
+    """Return the path that `text` names on this machine, None for anything remote."""
+    if text.startswith("file:"):
+        return unquote(urlsplit(text).path)
+    return None if is_url(text) else os.path.expanduser(text)  # noqa: PTH111  # Path would normalise
+
+
+class Base:
+    """A folder or URL that relative names are resolved against, parsed once.
+
+    Args:
+        location: Of the folder.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._is_remote = _SCHEME.match(location) is not None
+        if self._is_remote:
+            scheme, _, rest = location.partition("://")
+            host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+            self._root = f"{scheme}://{host}"
+            self._folder = (slash + path).rstrip("/") + "/"
+        else:
+            self._root = ""
+            self._folder = os.path.expanduser(location).rstrip("/") + "/" if location else ""  # noqa: PTH111
+
+    def join(self, name: str) -> str:
+        """Return `name` resolved against this base.
+
+        Examples:
+            >>> Base("s3://bucket/train").join("../a.tar"), Base("/data").join("a.tar"), Base("/data").join("gs://b/c.tar")
+            ('s3://bucket/a.tar', '/data/a.tar', 'gs://b/c.tar')
+        """
+        if is_url(name):
+            return name
+        if name.startswith("~"):
+            return os.path.expanduser(name)  # noqa: PTH111
+        if name.startswith("/"):
+            return self._root + name
+        joined = self._folder + name
+        # Plain names, nearly all, need no normalising.
+        return self._root + (posixpath.normpath(joined) if "./" in name or "//" in name else joined)
+
+
+def folder_of(location: str) -> str:
+    """Return the folder that holds a file, as a URL without query or a path.
+
+    Examples:
+        >>> folder_of("https://host/a/train.json?sig=1"), folder_of("train.json"), folder_of("/d/train.json")
+        ('https://host/a', '', '/d')
+    """
+    if _SCHEME.match(location):
+        location = re.split(r"[?#]", location, maxsplit=1)[0]
+    return location.rpartition("/")[0] or ("/" if location.startswith("/") else "")
