@@ -1,0 +1,66 @@
+"""The `.ten` format of webdataset: arrays one after the other, each a header chunk and a data chunk.
+
+A chunk is the magic `~TenBin~`, an int64 length, and that many bytes padded to a multiple of 64. A header holds int64s:
+the dtype and a name as eight characters each, the number of dimensions, and each of them.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+
+_MAGIC = b"~TenBin~"
+_ALIGNMENT = 64
+_DTYPES = {
+    name: np.dtype(full)
+    for name, full in {
+        "f2": "float16", "f4": "float32", "f8": "float64", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
+        "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64",
+    }.items()
+}  # fmt: skip
+
+
+def decode_tenbin(data: bytes) -> list[np.ndarray[Any, Any]]:
+    """Return the arrays of a `.ten` file.
+
+    Raises:
+        ValueError: A chunk, a header or an array does not fit.
+    """
+    arrays = []
+    offset = 0
+    while offset < len(data):
+        header, offset = _read_chunk(data, offset)
+        content, offset = _read_chunk(data, offset)
+        arrays.append(_make_array(header, content))
+    return arrays
+
+
+def _read_chunk(data: bytes, offset: int) -> tuple[bytes, int]:
+    if data[offset : offset + 8] != _MAGIC:
+        raise ValueError(f"no chunk at byte {offset}")
+    start = offset + 16
+    if start > len(data):
+        raise ValueError(f"the chunk at byte {offset} is cut")
+    (length,) = struct.unpack_from("<q", data, offset + 8)
+    if not 0 <= length <= len(data) - start:
+        raise ValueError(f"the chunk at byte {offset} has {length} bytes, more than there are")
+    return data[start : start + length], start + -(-length // _ALIGNMENT) * _ALIGNMENT
+
+
+def _make_array(header: bytes, content: bytes) -> np.ndarray[Any, Any]:
+    if len(header) < 24 or len(header) % 8:  # noqa: PLR2004
+        raise ValueError(f"a header of {len(header)} bytes")
+    name = header[:8].rstrip(b"\0 ").decode("latin-1")
+    if name not in _DTYPES:
+        raise ValueError(f"dtype {name!r} is unknown")
+    (num_dimensions,) = struct.unpack_from("<q", header, 16)
+    if num_dimensions != len(header) // 8 - 3:
+        raise ValueError(f"{num_dimensions} dimensions in a header of {len(header)} bytes")
+    shape = struct.unpack_from(f"<{num_dimensions}q", header, 24)
+    dtype = _DTYPES[name]
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(content):
+        raise ValueError(f"an array of shape {shape} and dtype {dtype} in {len(content)} bytes")
+    return np.frombuffer(content, dtype).reshape(shape).copy()
