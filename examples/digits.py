@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ import wids
 OUT = Path(__file__).parent / "out"
 NUM_SHARDS = 8
 NUM_TRAINING_SHARDS = 6
-NUM_EPOCHS = 12
+NUM_EPOCHS = 20
 BATCH_SIZE = 32
 
 
@@ -65,7 +66,7 @@ def main() -> None:
 
 def run(*command: str) -> None:
     """Run a program, and stop where it fails."""
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, env={"OMP_NUM_THREADS": "1", **os.environ})
 
 
 def write_shards() -> None:
@@ -136,6 +137,7 @@ def train() -> None:
     loader = DataLoader(dataset, batch_size=BATCH_SIZE, sampler=sampler, num_workers=2, persistent_workers=True)
     model = DistributedDataParallel(make_model())
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, NUM_EPOCHS)
     result: dict[str, list[float]] = {"loss": [], "accuracy": []}
     bar = tqdm(range(NUM_EPOCHS), "training", unit="epoch", disable=rank > 0)
     seen: list[int] = []
@@ -144,12 +146,13 @@ def train() -> None:
         seen = []
         losses = []
         for images, labels, indices in loader:
-            loss = nn.functional.cross_entropy(model(images), labels)
+            loss = nn.functional.cross_entropy(model(shift(images)), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
             seen += indices.tolist()
+        schedule.step()
         result["loss"].append(float(np.mean(losses)))
         result["accuracy"].append(measure_accuracy(model.module))
         bar.set_postfix(loss=result["loss"][-1], accuracy=result["accuracy"][-1])
@@ -164,6 +167,12 @@ def train() -> None:
 def to_pair(sample: dict[str, object]) -> tuple[torch.Tensor, int, int]:
     """Return image `(1, 8, 8)` float32 in [0, 1], class, and index."""
     return torch.from_numpy(sample[".png"])[None], sample[".cls"], sample["__index__"]
+
+
+def shift(images: torch.Tensor) -> torch.Tensor:
+    """Return the images moved by up to one pixel, as hands do."""
+    down, right = torch.randint(-1, 2, (2,)).tolist()
+    return images.roll((down, right), (2, 3))
 
 
 def make_model() -> nn.Module:
@@ -190,7 +199,9 @@ def report_coverage(rank: int, num_ranks: int, seen: list[int], num_samples: int
     everyone: list[list[int]] = [[] for _ in range(num_ranks)]
     dist.all_gather_object(everyone, seen)
     counts = [len(indices) for indices in everyone]
-    print(f"rank {rank} of {num_ranks} saw {counts[rank]} samples in the last epoch", flush=True)
+    # One write per line, so that the lines of two ranks do not mix.
+    sys.stdout.write(f"rank {rank} of {num_ranks} saw {counts[rank]} samples in the last epoch\n")
+    sys.stdout.flush()
     dist.barrier()
     together = sorted(index for indices in everyone for index in indices)
     if len(set(counts)) != 1 or set(together) != set(range(num_samples)):

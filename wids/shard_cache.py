@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from wids.errors import ShardMismatchError, redact
-from wids.storage import Storage
 from wids.tar import TarReader, build_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from wids.storage import Storage
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import random
 import struct
 import subprocess
 import tarfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +19,9 @@ from tests.support import sample_members, write_tar
 from wids.errors import FetchError, TarFormatError
 from wids.source import BufferSource, MmapSource, PreadSource
 from wids.tar import TarReader, build_index, scan_members
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 

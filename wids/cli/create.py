@@ -56,5 +56,5 @@ def run(options: argparse.Namespace) -> None:
 
 def _default_name(url: str) -> str:
     """Return what the shards of a dataset usually share: the file's name without number and extension."""
-    stem = url.rsplit("/", 1)[-1].split(".")[0]
+    stem = url.rsplit("/", 1)[-1].split(".", maxsplit=1)[0]
     return stem.rstrip("0123456789").rstrip("-_") or stem

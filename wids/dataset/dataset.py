@@ -18,8 +18,8 @@ from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 
 if TYPE_CHECKING:
-    from io import BufferedReader
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from io import BufferedReader
     from types import TracebackType
     from typing import Literal
 
@@ -161,7 +161,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             FetchError: The shard cannot be opened.
         """
         if isinstance(index, slice):
-            return self._derive(rows=(range(len(self)) if self._rows is None else self._rows)[index])
+            return self._derive(_rows=(range(len(self)) if self._rows is None else self._rows)[index], _keys=None)
         shard, position = self._find(index) if self._rows is not None else self._offsets.find_shard(index)
         reader = self._cache.get(shard)
         sample: Any = Sample()
@@ -285,8 +285,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     def _others(self, index: int, shard: int) -> Iterator[Callable[[], Any]]:
         """Yield readers of the shard's other samples, from the next one on, cyclically."""
         first, stop = self._offsets.starts[shard], self._offsets.starts[shard + 1]
-        strict = self._derive(rows=range(len(self._offsets)))
-        strict._replacer = Replacer("raise")
+        strict = self._derive(_rows=None, _replacer=Replacer("raise"))
         for other in [*range(index + 1, stop), *range(first, index)]:
             yield lambda other=other: strict[other]  # type: ignore[misc]
 
@@ -311,12 +310,12 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         steps = list(self.transformations)
         place = next((place for place, step in enumerate(steps) if isinstance(step, Decoder)), None)
         if place is None:
-            return self._derive(steps=[*new, *steps])
-        return self._derive(steps=[*steps[:place], *new, *steps[place + 1 :]])
+            return self._derive(transformations=[*new, *steps])
+        return self._derive(transformations=[*steps[:place], *new, *steps[place + 1 :]])
 
     def map(self, function: Callable[[Any], Any]) -> Self:
         """Return a dataset that applies `function` to each sample after what is done already."""
-        return self._derive(steps=[*self.transformations, function])
+        return self._derive(transformations=[*self.transformations, function])
 
     def to_tuple(self, *fields: str, missing: Any = REQUIRED) -> Self:
         """Return a dataset of tuples: one value per field, the first that is there of `"jpg;png"`.
@@ -353,19 +352,16 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
 
     def _narrow(self, fields: tuple[str, ...], step: Any) -> Self:
         wanted = [name for spec in fields for name in alternatives(spec)]
-        narrowed = self._derive(steps=[*self.transformations, step])
+        steps = [*self.transformations, step]
         # A function of the user's may look at any field; decoders look at each alone.
         if all(isinstance(earlier, Decoder) for earlier in self.transformations):
-            narrowed._filter = FieldFilter(wanted) & self._filter
-        return narrowed
+            return self._derive(transformations=steps, _filter=FieldFilter(wanted) & self._filter)
+        return self._derive(transformations=steps)
 
-    def _derive(self, *, rows: range | None = None, steps: list[Any] | None = None) -> Self:
+    def _derive(self, **changes: Any) -> Self:
+        """Return a dataset that shares everything with this one, open shards too, but for these attributes."""
         derived = object.__new__(type(self))
-        derived.__dict__.update(self.__dict__)
-        derived.transformations = list(self.transformations) if steps is None else steps
-        if rows is not None:
-            derived._rows = rows
-            derived._keys = None
+        derived.__dict__.update({**self.__dict__, "transformations": list(self.transformations), **changes})
         return derived
 
     # 0.1.11's attributes

@@ -70,8 +70,8 @@ class FieldFilter:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = frozenset((name if name.startswith(".") else f".{name}").lower() for name in names)
 
-    def __contains__(self, field: str) -> bool:
-        return field.lower() in self.names
+    def __contains__(self, field: object) -> bool:
+        return isinstance(field, str) and field.lower() in self.names
 
     def __and__(self, other: FieldFilter | None) -> FieldFilter:
         return self if other is None else FieldFilter(self.names & other.names)

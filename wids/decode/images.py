@@ -86,15 +86,18 @@ def decode_image(data: bytes, *, spec: str, lazy: bool) -> Any:
         return array.astype(np.float32) / 255 if meaning.scaled else np.array(array)
     import torch
 
-    channels_first = array.transpose(2, 0, 1) if array.ndim == 3 else array  # noqa: PLR2004
+    channels_first = array.transpose(2, 0, 1) if array.ndim == 3 else array
     tensor = torch.from_numpy(np.array(channels_first, order="C"))
     return tensor.to(torch.float32) / 255 if meaning.scaled else tensor
 
 
 def _to_numpy(image: Image) -> np.ndarray[Any, Any]:
-    if "transparency" in image.info and image.mode in {"P", "RGB", "L", "1"}:
-        image = image.convert("RGBA")
-    elif image.mode in {"LA", "PA", "La", "RGBa"}:
+    if ("transparency" in image.info and image.mode in {"P", "RGB", "L", "1"}) or image.mode in {
+        "LA",
+        "PA",
+        "La",
+        "RGBa",
+    }:
         image = image.convert("RGBA")
     elif image.mode in {"P", "CMYK", "YCbCr", "LAB", "HSV"}:
         image = image.convert("RGB")

@@ -16,7 +16,7 @@ from typing import Any
 import braceexpand
 
 from wids.descriptor.schema import check_list, check_object, check_shard, check_text, check_weight, parse_json
-from wids.descriptor.urls import Base, folder_of, is_tar, is_url, local_path
+from wids.descriptor.urls import Base, folder_of, is_tar, local_path
 from wids.errors import DescriptorError, redact
 
 Fetch = Callable[[str], bytes]
@@ -118,7 +118,7 @@ class _Loader:
             return self._named(*self.load_name(os.fspath(item)))
         if isinstance(item, Mapping) and ("shardlist" in item or "datasets" in item):
             return self._named(*self.load_object(dict(item), f"shards[{place}]", "", ()))
-        if isinstance(item, (tuple, list)) and len(item) == 2:  # noqa: PLR2004
+        if isinstance(item, (tuple, list)) and len(item) == 2:
             item = {"url": item[0], "nsamples": item[1]}
         if not isinstance(item, Mapping):
             raise DescriptorError(
@@ -191,18 +191,18 @@ class _Loader:
         check_weight(component, file, path)
         if path.count("datasets[") > _DEEPEST:
             raise DescriptorError(f"{file}: {path[:-1]} lies too deep; at most {_DEEPEST} components hold each other")
-        name = component.get("name")
+        title: str = component.get("name") or ""
         if component.get("source_url"):
             spec, shards = self._load_source(base.join(component["source_url"]), chain)
-            name = name or spec.get("name")
+            title = title or spec.get("name") or ""
         elif "shardlist" in component or "datasets" in component:
             own = self._find_base({"base": component["base"]}, folder) if component.get("base") else base
             shards = self._load_part(component, file, path, own, folder, chain)
         else:
             raise DescriptorError(f"{file}: {path[:-1]} has no shardlist, datasets or source_url; give it one")
         for shard in shards:
-            if name:
-                shard["dataset"] = name
+            if title:
+                shard["dataset"] = title
             if component.get("weight") is not None:
                 shard["weight"] = component["weight"]
         return shards
@@ -218,7 +218,9 @@ def _list_shards(name: str) -> list[str] | None:
     expanded = list(braceexpand.braceexpand(name)) if "{" in name else [name]
     if path is not None and glob.has_magic(name):
         found = [
-            match for pattern in expanded for match in sorted(glob.glob(local_path(pattern) or pattern, recursive=True))
+            match
+            for pattern in expanded
+            for match in sorted(glob.glob(local_path(pattern) or pattern, recursive=True))  # noqa: PTH207
         ]
         if not found:
             raise DescriptorError(f"{name}: nothing matches this pattern; is the folder right?")

@@ -33,7 +33,7 @@ _WITHOUT_SHARDS = 1_000_000
 _SHARDS_PER_CHUNK = 8
 
 
-class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg]
+class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg,misc]
     """A `ChunkedSampler` over this rank's part of the dataset.
 
     Args:
@@ -85,22 +85,22 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
             self._found = _check_rank(rank, num_replicas)
 
     @property
-    def rank(self) -> int:
+    def rank(self) -> int:  # type: ignore[override]
         """This replica's number."""
         return self._find_rank()[0]
 
     @property
-    def num_replicas(self) -> int:
+    def num_replicas(self) -> int:  # type: ignore[override]
         """How many replicas there are."""
         return self._find_rank()[1]
 
     @property
-    def num_samples(self) -> int:
+    def num_samples(self) -> int:  # type: ignore[override]
         """How many indices this rank yields in an epoch, as torch's `DistributedSampler` calls it."""
         return len(self)
 
     @property
-    def total_size(self) -> int:
+    def total_size(self) -> int:  # type: ignore[override]
         """How many indices all ranks yield in an epoch, as torch's `DistributedSampler` calls it."""
         return self._length() * self.num_replicas
 
@@ -145,7 +145,7 @@ def _chunk_of_shards(dataset: Any) -> int:
     lengths = getattr(dataset, "lengths", None)
     if not lengths:
         return _WITHOUT_SHARDS
-    return max(1, _SHARDS_PER_CHUNK * sum(lengths) // len(lengths))
+    return max(1, _SHARDS_PER_CHUNK * int(sum(lengths)) // len(lengths))
 
 
 def _discover_rank(rank: int | None, num_replicas: int | None) -> tuple[int, int]:

@@ -93,7 +93,7 @@ def fill_lane(span: Span, num_samples_span: Span, length: int) -> Span:
 
     Examples:
         >>> fill_lane((9, 9), (0, 9), 2)
-        (7, 9)
+        (8, 9)
     """
     start, stop = span
     if start < stop or length == 0:

@@ -60,7 +60,7 @@ def _from_http(url: str) -> Iterator[bytes]:
         pool = _pools[os.getpid()] = urllib3.PoolManager(retries=retries, timeout=urllib3.Timeout(connect=20, read=60))
     try:
         response = pool.request("GET", _quote(url), preload_content=False, headers={"Accept-Encoding": "identity"})
-        if response.status != 200:  # noqa: PLR2004
+        if response.status != 200:
             response.release_conn()
             raise FetchError(
                 f"{redact(url)}: the server answers {response.status} {response.reason}; is the URL right, and may you read it?"
@@ -89,9 +89,9 @@ def _from_pipe(url: str, options: StorageOptions) -> Iterator[bytes]:
         with target.open("wb") as output:
             # Only this placeholder is replaced, so that a command's other braces stay as they are.
             to_file = "{local}" in command
-            status = subprocess.run(
+            status = subprocess.run(  # noqa: S602  # running a command is what pipe: means; only where the user allowed it
                 command.replace("{local}", shlex.quote(str(target))),
-                shell=True,  # noqa: S602  # what pipe: means, and only where the user allowed it
+                shell=True,
                 stdout=None if to_file else output,
                 stdin=subprocess.DEVNULL,
                 check=False,

@@ -14,6 +14,8 @@ from wids.errors import FetchError, TarFormatError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from typing_extensions import Self
+
     from wids.storage.disk_cache import DiskCache
 
 _PIECE = 1 << 20
@@ -75,10 +77,10 @@ class _Zst:
 
     def __init__(self, zstandard: Any, path: str) -> None:
         self._error = zstandard.ZstdError
-        self._file: IO[bytes] = Path(path).open("rb")
+        self._file: IO[bytes] = Path(path).open("rb")  # noqa: SIM115  # closed at exit
         self._reader = zstandard.ZstdDecompressor().stream_reader(self._file, read_across_frames=True)
 
-    def __enter__(self) -> _Zst:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -27,7 +27,7 @@ PaxRecords = dict[bytes, bytes]
 
 
 def parse_pax(payload: bytes, offset: int, file: str) -> PaxRecords:
-    """Return the records of a pax header, `LENGTH KEY=VALUE\\n` each; the last one of a key counts.
+    r"""Return the records of a pax header, `LENGTH KEY=VALUE\n` each; the last one of a key counts.
 
     The offsets and lengths of sparse format 0.0, whose keys repeat, are gathered under `GNU.sparse.map`, as format 0.1
     has them.
@@ -41,7 +41,7 @@ def parse_pax(payload: bytes, offset: int, file: str) -> PaxRecords:
         TarFormatError: A record is not of that form.
 
     Examples:
-        >>> parse_pax(b"12 path=abc\\n15 size=100000\\n", 0, "a.tar")
+        >>> parse_pax(b"12 path=abc\n15 size=100000\n", 0, "a.tar")
         {b'path': b'abc', b'size': b'100000'}
     """
     records: PaxRecords = {}

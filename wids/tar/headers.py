@@ -90,7 +90,7 @@ def _parse_field(block: bytes, what: str, where: slice, offset: int, file: str) 
 
 
 def parse_number(field: bytes) -> int:
-    """Return a number as header fields hold it: octal digits, or GNU's base 256.
+    r"""Return a number as header fields hold it: octal digits, or GNU's base 256.
 
     Blanks around the digits are skipped, a NUL or blank ends them, and an empty field is 0. A leading NUL, which a
     writer left whose preceding field overflowed, is skipped, as in GNU tar.
@@ -101,7 +101,7 @@ def parse_number(field: bytes) -> int:
     Examples:
         >>> parse_number(b"00000001750" + bytes(1)), parse_number(b"   17 " + bytes(6)), parse_number(bytes(12))
         (1000, 15, 0)
-        >>> parse_number(b"\\x80" + (9 << 30).to_bytes(11, "big"))
+        >>> parse_number(b"\x80" + (9 << 30).to_bytes(11, "big"))
         9663676416
     """
     if field[0] & 0x80:

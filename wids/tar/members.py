@@ -28,6 +28,7 @@ from wids.tar.headers import (
     cut_at_nul,
     padded,
     parse_header,
+    parse_number,
 )
 from wids.tar.runs import RunFinder
 
@@ -266,7 +267,7 @@ class _Scan:
         file = self._source.name
         if header.type == GNU_SPARSE:
             entries, start = extended.old_gnu_sparse(block, self._read_block, header.offset)
-            return entries, start, extended.parse_number(block[483:495])
+            return entries, start, parse_number(block[483:495])
         size = extended.pax_number(records, b"GNU.sparse.realsize", header.offset, file)
         if size is None:
             size = extended.pax_number(records, b"GNU.sparse.size", header.offset, file)

@@ -60,11 +60,11 @@ class TarReader:
         self.num_samples = index.num_samples
         self._index = index
         # Elements of a memoryview are plain ints, got without a numpy scalar in between.
-        self._starts = memoryview(index.starts)
-        self._offsets = memoryview(index.offsets)
-        self._sizes = memoryview(index.sizes)
-        self._kinds = memoryview(index.kinds)
-        self._ends = memoryview(index.key_ends)
+        self._starts = index.starts.data
+        self._offsets = index.offsets.data
+        self._sizes = index.sizes.data
+        self._kinds = index.kinds.data
+        self._ends = index.key_ends.data
         self._fields = [fields if len(set(fields)) == len(fields) else None for fields in index.fields_of_kind]
         # A mapped source answers every request with all of it, so it is asked once.
         view, base = source.window(0, 0)

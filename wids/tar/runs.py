@@ -205,7 +205,8 @@ def _end_with_member(types: NDArray[np.uint8]) -> int:
 
 
 def _is_extension(types: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    return (types == _PAX) | (types == _LONG_NAME)
+    found: NDArray[np.bool_] = (types == _PAX) | (types == _LONG_NAME)
+    return found
 
 
 def _hold_one_mtime(found: _Candidates, rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -256,7 +257,8 @@ def _has_checksum(blocks: NDArray[np.uint8]) -> NDArray[np.bool_]:
     ends = field[:, 6:]
     usual = (digits < 8).all(axis=1) & ((ends == 0) | (ends == ord(" "))).all(axis=1)
     expected = blocks.sum(axis=1, dtype=np.uint32) - field.sum(axis=1, dtype=np.uint32) + 8 * ord(" ")
-    return usual & (digits @ _OCTAL_WEIGHTS[-6:] == expected)
+    right: NDArray[np.bool_] = usual & (digits @ _OCTAL_WEIGHTS[-6:] == expected)
+    return right
 
 
 def _read_names(blocks: NDArray[np.uint8], rows: NDArray[np.int64], given: dict[int, bytes]) -> list[bytes]:
