@@ -1,0 +1,63 @@
+"""Write the orders that wids 0.1.11 gives: python tests/sampling/make_golden.py FOLDER_OF_WIDS_0_1_11
+
+Only facts are taken over: the first indices and a digest of each order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def digest(indices: list[int]) -> str:
+    """Return what tells an order from others."""
+    return hashlib.sha256(json.dumps(indices).encode()).hexdigest()[:16]
+
+
+def main() -> None:
+    """Run the old package and write its orders."""
+    sys.path.insert(0, sys.argv[1])
+    from wids import wids as old
+
+    cases: list[dict[str, Any]] = []
+    for n, chunksize, seed, shuffle, first in itertools.product(
+        (0, 1, 10, 1003), (1, 7, 100), (0, 5), (True, False), (True, False)
+    ):
+        sampler = old.ChunkedSampler(range(n), chunksize=chunksize, seed=seed, shuffle=shuffle, shufflefirst=first)
+        for epoch in range(3):
+            order = list(sampler)
+            kwargs = {"chunksize": chunksize, "seed": seed, "shuffle": shuffle, "shufflefirst": first}
+            cases.append(
+                {
+                    "kind": "ChunkedSampler",
+                    "n": n,
+                    "kwargs": kwargs,
+                    "epoch": epoch,
+                    "head": order[:5],
+                    "digest": digest(order),
+                }
+            )
+    for lengths, seed, first in itertools.product(([], [3], [3, 0, 4, 10]), (0, 5), (True, False)):
+        sampler = old.ShardListSampler(None, lengths=lengths, seed=seed, shufflefirst=first)
+        for epoch in range(3):
+            order = list(sampler)
+            kwargs = {"lengths": lengths, "seed": seed, "shufflefirst": first}
+            cases.append(
+                {
+                    "kind": "ShardListSampler",
+                    "n": 0,
+                    "kwargs": kwargs,
+                    "epoch": epoch,
+                    "head": order[:5],
+                    "digest": digest(order),
+                }
+            )
+    Path(__file__).with_name("golden.json").write_text(json.dumps(cases, indent=0))
+
+
+if __name__ == "__main__":
+    main()
