@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit others clean
+.PHONY: help demo test lint types layers unit others bench-old clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ unit: $(READY)  ## pytest with doctests and branch coverage
 
 others: $(READY)  ## what needs no torch, on the other Python versions of this machine
 	$(BIN)/python tests/other_pythons.py
+
+bench-old: $(READY)  ## compare with wids 0.1.11 on the same shards, in one run
+	$(BIN)/python benchmarks/against_wids_0_1.py
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*

@@ -219,11 +219,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """
         shard, position = self._find(index)
         reader = self._cache.get(shard)
-        there = reader.fields(position)
-        found = find_field(field, there)
-        if found is None:
-            raise KeyError(f"{field!r}: sample {reader.key(position)!r} has no such field; it has {', '.join(there)}")
-        return reader.open(position, found)
+        return reader.open(position, _find_field(field, reader, position))
 
     def locate(self, index: int) -> dict[str, MemberLocation]:
         """Return `{field: MemberLocation(url, offset, size)}` of one sample; nothing but the index is read.
@@ -263,13 +259,15 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             raise IndexError(f"index {index} is out of range for a view of {len(self._rows)} samples") from None
 
     def _read(self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None) -> dict[str, Any]:
-        wanted = self._filter if fields is None else FieldFilter(fields) & self._filter
         shard, position = self._find(index)
+        reader = self._cache.get(shard)
+        if fields is None:
+            wanted = self._filter
+        else:
+            names = [_find_field(name, reader, position) for name in fields]
+            wanted = FieldFilter(names) & self._filter
         sample = Sample()
-        self._cache.get(shard).read_into(sample, position, make, wanted)
-        missing = [] if fields is None else [name for name in fields if name not in sample]
-        if missing:
-            sample[missing[0]]  # raises, and lists the fields that are there
+        reader.read_into(sample, position, make, wanted)
         return sample
 
     # Damaged samples
@@ -426,6 +424,19 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     def __repr__(self) -> str:
         name = f" {self.dataset_name!r}" if self.dataset_name else ""
         return f"<{type(self).__name__}{name}: {len(self)} samples in {len(self.shards)} shards>"
+
+
+def _find_field(name: str, reader: TarReader, position: int) -> str:
+    """Return which of a sample's fields is meant.
+
+    Raises:
+        KeyError: None is; lists those that are there.
+    """
+    there = reader.fields(position)
+    found = find_field(name, there)
+    if found is None:
+        raise KeyError(f"{name!r}: sample {reader.key(position)!r} has no such field; it has {', '.join(there)}")
+    return found
 
 
 class Batches:

@@ -1,0 +1,130 @@
+"""A URL says where a shard lies: in a file, on a web server, in an object store, or behind a command.
+
+A `file:` URL is percent-decoded and nothing else in it is special, so that `file:/data/a?b#c.tar` is a file; a plain
+path is taken as it is. A `~` at the start of either is the home folder. Every other `scheme://` is a store of fsspec.
+Everything here is text; nothing is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+from wids.errors import FetchError, redact
+
+LocationKind = Literal["local", "web", "store", "pipe"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_PLAIN_WORD = re.compile(r"[\w./+-]+")
+
+# Query parameters that sign a request or name who makes it: the object is the same without them.
+_SIGNING = re.compile(
+    r"x-(amz|goog)-.*|awsaccesskeyid|googleaccessid|key-pair-id|signature|sig|token|access_token", re.IGNORECASE
+)
+# They belong to a signature only where there is one; alone they may tell one object from another. The short ones are
+# those of Azure's shared access signatures:
+# https://learn.microsoft.com/rest/api/storageservices/create-service-sas, "Construct a service SAS".
+_BESIDE_SIGNATURE = frozenset(
+    ["expires", "policy", "sv", "ss", "srt", "sp", "se", "st", "sr", "spr", "sip", "sks", "skv", "ske", "skt"]
+    + ["skoid", "sktid"]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where an object lies."""
+
+    url: str
+    """As given."""
+    kind: LocationKind
+    """Which transport reads it."""
+    path: str
+    """A local file's path; for others what names and suffixes are taken from, percent-decoded."""
+    name: str
+    """For messages: the URL without secrets."""
+
+
+def locate(url: str) -> Location:
+    """Return where `url` points to.
+
+    Raises:
+        FetchError: It names a file on another host, or cannot be a path.
+
+    Examples:
+        >>> locate("file:/data/a%20b.tar").path
+        '/data/a b.tar'
+        >>> locate("https://me:pw@host/a%20b.tar?sig=1").name
+        'https://***@host/a%20b.tar?sig=***'
+        >>> locate("pipe:curl -H 'Authorization: secret' https://host/a.tar").name
+        'pipe:curl …'
+    """
+    if url.startswith("pipe:"):
+        return Location(url, "pipe", "pipe", _command_name(url))
+    if url[:5].lower() == "file:":
+        return _locate_file(_path_of_file_url(url), url)
+    match = _SCHEME.match(url)
+    if match is None:
+        return _locate_file(url, url)
+    kind: LocationKind = "web" if match[1].lower() in {"http", "https"} else "store"
+    # `?` and `#` are ordinary characters of a store's keys; in web URLs they end the path.
+    path = re.split(r"[?#]", url[match.end() :], maxsplit=1)[0] if kind == "web" else url[match.end() :]
+    return Location(url, kind, unquote(path), redact(url))
+
+
+def _locate_file(path: str, url: str) -> Location:
+    path = os.path.expanduser(path)  # noqa: PTH111 - Path would drop what open() accepts, a trailing slash say
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise FetchError(f"{ascii(url)}: cannot be encoded as a path on this system; is the path right?") from None
+    if not encoded or b"\0" in encoded:
+        raise FetchError(f"{ascii(url)}: is no path: it is empty or holds a NUL character; is the path right?")
+    return Location(url, "local", path, path)
+
+
+def _path_of_file_url(url: str) -> str:
+    rest = url[len("file:") :]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host not in {"", "localhost"}:
+            raise FetchError(
+                f"{url}: names a file on the host {host!r}; write file:///path or file:path for a file on this machine"
+            )
+        rest = slash + path
+    return unquote(rest, errors="surrogateescape")
+
+
+def _command_name(url: str) -> str:
+    words = url[len("pipe:") :].split()
+    # Only the program is shown: its arguments may hold passwords and tokens.
+    if words and _PLAIN_WORD.fullmatch(words[0]):
+        return f"pipe:{words[0]} …"
+    return "pipe:…"
+
+
+def unsigned(location: Location) -> str:
+    """Return the URL without what only says who asks, so that the same object keeps the same text.
+
+    The user's name stays, because it can decide which object is meant (`ftp://alice@host/a.tar`); the password goes.
+
+    Examples:
+        >>> unsigned(locate("https://me:pw@host/a.tar?part=2&X-Amz-Signature=abc&X-Amz-Date=1"))
+        'https://me@host/a.tar?part=2'
+    """
+    if location.kind == "local":
+        return os.path.abspath(location.path)  # noqa: PTH100 - resolve() would follow symlinks
+    if location.kind == "pipe":
+        return location.url
+    url = re.sub(r"(?<=://)([^/?#\s@:]*):[^/?#\s@]*@", r"\1@", location.url)
+    if location.kind == "store":
+        return url
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True, errors="surrogateescape")
+    kept = [(key, value) for key, value in query if not _SIGNING.fullmatch(key)]
+    if len(kept) < len(query):
+        kept = [(key, value) for key, value in kept if key.lower() not in _BESIDE_SIGNATURE]
+        return urlunsplit(parts._replace(query=urlencode(kept, errors="surrogateescape"), fragment=""))
+    return urlunsplit(parts._replace(fragment=""))
