@@ -1,4 +1,16 @@
-"""Where shards lie, to opened sources: in place, or from the disk cache."""
+"""Where shards lie, to opened sources: in place, or from the disk cache.
+
+storage.py                        Storage: a shard's URL to a Source
+options.py                        StorageOptions
+locations.py, names.py            what a URL means; what its cached file is called (text only)
+disk_cache.py, part_file.py,      whole files under their final names, one fetch per machine
+folder.py
+fetch.py, retry.py, checks.py,    one object from its transport into a sink, tried again, compared, unpacked
+compression.py
+transport.py, web.py, stores.py,  where bytes come from: files, http(s), fsspec, commands
+command.py
+mounts.py, process.py             which files are safe to map; what each process makes for itself
+"""
 
 from wids.storage.options import StorageOptions
 from wids.storage.storage import Storage

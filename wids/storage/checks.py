@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wids.errors import ShardMismatchError
-from wids.storage.options import ChecksumKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wids.storage.options import ChecksumKind
 
 _REMEDY = (
     "if the shard was rewritten on purpose, run: widsindex update --recount; otherwise the stored shard is damaged, "

@@ -1,166 +1,224 @@
 """The disk cache: a file appears under its final name only whole and verified.
 
-A private temporary file in the same folder, fsync, rename: that alone makes it correct. A lock per file only keeps a machine
-from fetching one twice; when its holder dies, the system frees it, and a waiter takes over. Lock files stay, since removing
-one while another process waits for it would give two holders.
+    FOLDER/train-0007-4f1c….tar      shards, whole
+    FOLDER/.wids/ID.lock             held while that shard is fetched; stays
+    FOLDER/.wids/ID.json             the record: what the cache wrote under that name
+    FOLDER/.wids/ID-RANDOM.part      unfinished, locked by the process that writes it; removed when that one is dead
+
+A private temporary file, fsync, rename: that alone makes the cache correct. The locks only keep a machine from fetching
+twice, so where none can be had (a file system without them, a folder that is somebody else's) it goes on without.
+A file whose record does not describe it was not written by the cache and is never replaced or removed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-import stat
-import tempfile
+import errno
+import json
+import logging
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
-from wids.errors import FetchError, redact
+from wids.errors import FetchError
+from wids.storage.folder import CHOOSE_ANOTHER, CacheFolder
+from wids.storage.part_file import PartFile, remove_leftovers, scratch_path
+from wids.storage.process import PerProcess
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_SIGNING = re.compile(
-    r"(?i)^(x-amz-|x-goog-|x-ms-|signature|expires|awsaccesskeyid|googleaccessid|key-pair-id|policy|se|sig|sp|sr|sv|st|token)"
-)
-_LONGEST_STEM = 100
-_MARGIN = 64 << 20
-"""Bytes of a disk that the cache leaves free."""
+    from wids.storage.names import CacheKey
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 1.0
+"""A waiter looks this often whether the other process gets on."""
+_PATIENCE_S = 300.0
+"""A waiter that saw nothing grow for so long fetches the shard itself: the other process hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the cache wrote under one name."""
+
+    source: str
+    """`CacheKey.source`."""
+    version: str
+    """`CacheKey.version`."""
+    size: int
+    """Bytes of the file."""
+    inode: int
+    """Of the file; another one was put there by somebody else."""
+    label: str
+    """`CacheKey.label`, for people."""
+
+    def describes(self, status: os.stat_result) -> bool:
+        """Return whether the file with this status is the one that was written."""
+        return (self.size, self.inode) == (status.st_size, status.st_ino)
 
 
 class DiskCache:
-    """Files by digest, in one folder that is made when something is written.
+    """Files of fetched shards, shared by all processes that use the same folder.
+
+    Holds no lock and no open file between calls, so that it can be forked and pickled at any moment.
 
     Args:
-        folder: None for `$WIDS_CACHE`, else a folder of the user's own in the node's temporary folder.
+        folder: Where; made when something is written.
     """
 
-    def __init__(self, folder: str | None) -> None:
-        self._given = folder
+    def __init__(self, folder: CacheFolder) -> None:
+        self.folder = folder
+        self._cleaned = PerProcess(self._clean)
 
-    @property
-    def folder(self) -> Path:
-        """Where the files are, or will be."""
-        given = self._given or os.environ.get("WIDS_CACHE")
-        return Path(given) if given else _default_folder()
-
-    def get(
-        self,
-        url: str,
-        digest: str,
-        pieces: Callable[[], Iterator[bytes]],
-        name: str | None,
-        *,
-        unpacked: bool = False,
-    ) -> Path:
-        """Return the path of a file, written from `pieces` if it is not there.
+    def obtain(self, key: CacheKey, fill: Callable[[PartFile], object]) -> str:
+        """Return the path of a cached file; have it written first where it is not there.
 
         Args:
-            url: For the file's readable stem and for messages.
-            digest: What tells the object from any other.
-            pieces: Gives the content; raises where it is not right.
-            name: The user's own name for the file; None for one of ours.
-            unpacked: Whether the content is no longer compressed as the URL says.
+            key: Of the file.
+            fill: Writes the whole, verified content, or raises; called by one process at a time.
 
         Raises:
-            FetchError: The file cannot be written.
-            WidsError: What `pieces` raises.
+            FetchError: The folder cannot be written, its disk is full, or a foreign file is in the way.
+            WidsError: What `fill` raises.
         """
-        path = self._path(url, digest, name, unpacked=unpacked)
-        if path.is_file():
+        path = self._find(key)
+        if path is not None:
             return path
+        self.folder.make()
+        self._cleaned.get()
+        with self._turn(key):
+            return self._find(key) or self._write(key, fill)
+
+    @contextmanager
+    def scratch_file(self) -> Iterator[str]:
+        """Give the path of a file that does not exist yet; remove what is there afterwards."""
+        self.folder.make()
+        with scratch_path(Path(self.folder.bookkeeping)) as path:
+            yield str(path)
+
+    def _clean(self) -> bool:
+        """Remove leftovers, once in each process that writes."""
+        remove_leftovers(Path(self.folder.bookkeeping))
+        return True
+
+    def _find(self, key: CacheKey) -> str | None:
+        path = Path(self.folder.path, key.name)
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise FetchError(f"{path}: the cached shard cannot be read: {error.strerror}; {CHOOSE_ANOTHER}") from error
+        record = self._read_record(key)
+        if record is None or (not key.is_own_name and not record.describes(status)):
+            return self._find_foreign(path, key, status)
+        if record.source != key.source:
+            raise FetchError(
+                f"{key.label}: localname gives it the name {key.name!r}, as it does for {record.label}; "
+                "it must return different names for different URLs"
+            )
+        # Another version was rewritten at its source; another size was damaged here. Both are fetched again.
+        return str(path) if record.version == key.version and record.size == status.st_size else None
+
+    def _find_foreign(self, path: Path, key: CacheKey, status: os.stat_result) -> str | None:
+        """Return a file that was put there by others, or whose record was lost, where it can be the object."""
+        if key.size is None or key.size == status.st_size:
+            return str(path)
+        if key.is_own_name:
+            return None
+        raise FetchError(
+            f"{path}: has {status.st_size} bytes, expected {key.size} for {key.label}; the cache did not write this file "
+            f"and leaves it alone: remove it, or {CHOOSE_ANOTHER}"
+        )
+
+    @contextmanager
+    def _turn(self, key: CacheKey) -> Iterator[None]:
+        """Wait until no other process or thread fetches the same file, or the one that does is dead or hangs."""
         import filelock
 
+        # The file stays and flock goes with its holder: one that is killed frees it, and a fork does not keep it.
+        lock = filelock.FileLock(self._bookkeeping(key, ".lock"), preserve_lock_file=True)
+        watch = _Watch(Path(self.folder.bookkeeping), key)
         try:
-            self._make_folder(path.parent)
-            with filelock.FileLock(str(path.with_name(f".{path.name}.lock")), mode=0o666):
-                if not path.is_file():
-                    _write(path, pieces())
+            while True:
+                with suppress(filelock.Timeout):
+                    lock.acquire(timeout=_POLL_S)
+                    break
+                if watch.is_stuck():
+                    _log.warning("%s: another process fetches it and does not get on; fetching it here too", key.label)
+                    break
         except OSError as error:
-            if isinstance(error, FetchError):
-                raise
+            _log.debug("%s: fetched without a lock: %s", key.label, error)
+        try:
+            yield
+        finally:
+            if lock.is_locked:
+                lock.release()
+
+    def _write(self, key: CacheKey, fill: Callable[[PartFile], object]) -> str:
+        path = Path(self.folder.path, key.name)
+        started = time.monotonic()
+        try:
+            with PartFile(Path(self.folder.bookkeeping), key.id, lambda: self.folder.check_room(key.label)) as part:
+                fill(part)
+                status = part.status()
+                # The record comes first: a file without one would be taken for somebody else's and never removed.
+                self._write_record(key, Record(key.source, key.version, status.st_size, status.st_ino, key.label))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part.publish(path)
+        except FetchError:
+            raise
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise self.folder.full(key.label) from error
             raise FetchError(
-                f"{redact(url)}: cannot be kept in {path.parent}: {error}; free some space, or choose another cache_dir"
+                f"{key.label}: cannot be written to the cache folder {self.folder.path}: {error.strerror}; "
+                f"{CHOOSE_ANOTHER}"
             ) from error
-        return path
+        _log.debug("%s: %d bytes cached in %.1f s", key.label, status.st_size, time.monotonic() - started)
+        return str(path)
 
-    def check_space(self, size: int, name: str) -> None:
-        """Raise when the disk has no room left for `size` more bytes.
+    def _read_record(self, key: CacheKey) -> Record | None:
+        try:
+            return Record(**json.loads(Path(self._bookkeeping(key, ".json")).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None  # missing, or cut by a crash: then only the size can speak for the file
 
-        Raises:
-            FetchError: It has not.
-        """
-        self._make_folder(self.folder)
-        status = os.statvfs(self.folder)
-        free = status.f_bavail * status.f_frsize
-        if size + _MARGIN > free:
-            raise FetchError(
-                f"{name}: does not fit into {self.folder}, which has {free} bytes free; free some space, or choose another "
-                "cache_dir"
-            )
+    def _write_record(self, key: CacheKey, record: Record) -> None:
+        with PartFile(Path(self.folder.bookkeeping), key.id) as part:
+            part.write(json.dumps(asdict(record)).encode())
+            part.finish()
+            part.publish(Path(self._bookkeeping(key, ".json")))
 
-    def _path(self, url: str, digest: str, name: str | None, *, unpacked: bool) -> Path:
-        folder = self.folder
-        if name is None:
-            return folder / f"{_stem(url, unpacked=unpacked)}-{digest}.tar"
-        path = Path(os.path.normpath(folder / name))
-        if path == folder or not path.is_relative_to(folder):
-            raise FetchError(f"{redact(url)}: localname gives {name!r}, which is outside the cache folder {folder}")
-        return path
-
-    def _make_folder(self, folder: Path) -> None:
-        if self._given or os.environ.get("WIDS_CACHE"):
-            folder.mkdir(parents=True, exist_ok=True)
-            return
-        root = self.folder
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = root.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-            raise FetchError(f"{root}: is not a folder of this user's own; remove it, or choose another cache_dir")
-        folder.mkdir(parents=True, exist_ok=True)
+    def _bookkeeping(self, key: CacheKey, suffix: str) -> str:
+        return str(Path(self.folder.bookkeeping, key.id + suffix))
 
 
-def digest_of(url: str, *facts: object) -> str:
-    """Return 16 hexadecimal digits that tell an object from others: of its URL without signatures, and what is known."""
-    text = "\n".join([_without_signature(url), *("" if fact is None else str(fact) for fact in facts)])
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+class _Watch:
+    """Sees whether another process's unfinished file grows.
 
+    Args:
+        folder: Of the unfinished files.
+        key: Of the file that they become.
+    """
 
-def _without_signature(url: str) -> str:
-    head, mark, query = url.partition("?")
-    if not mark or "://" not in head:
-        return url
-    kept = [part for part in query.split("&") if not _SIGNING.match(part)]
-    scheme, _, rest = head.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}?{'&'.join(kept)}"
+    def __init__(self, folder: Path, key: CacheKey) -> None:
+        self._folder = folder
+        self._pattern = f"{key.id}-*.part"
+        self._seen: set[tuple[str, int]] = set()
+        self._since = time.monotonic()
 
-
-def _stem(url: str, *, unpacked: bool) -> str:
-    path = urlsplit(url).path if "://" in url else "pipe" if url.startswith("pipe:") else url
-    name = _UNSAFE.sub("_", unquote(path).rpartition("/")[2])
-    name = re.sub(r"(?i)\.(tar|tgz|tbz2|txz|tzst)(\.\w+)?$", "" if not unpacked else "-unpacked", name)
-    return name.strip("._-")[:_LONGEST_STEM] or "shard"
-
-
-def _write(path: Path, pieces: Iterator[bytes]) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=".part-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(file.fileno(), 0o666 & ~mask)
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _default_folder() -> Path:
-    return Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()) / f"wids-{os.getuid()}"
+    def is_stuck(self) -> bool:
+        """Return whether nothing has changed for `_PATIENCE_S`."""
+        # Compared with what was seen before and not with a clock: that of a file server may differ.
+        seen = set()
+        for path in self._folder.glob(self._pattern):
+            with suppress(OSError):
+                seen.add((path.name, path.stat().st_mtime_ns))
+        if seen != self._seen:
+            self._seen = seen
+            self._since = time.monotonic()
+        return time.monotonic() - self._since > _PATIENCE_S

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from wids.errors import FetchError, redact
 
@@ -28,8 +28,25 @@ _SIGNING = re.compile(
 # those of Azure's shared access signatures:
 # https://learn.microsoft.com/rest/api/storageservices/create-service-sas, "Construct a service SAS".
 _BESIDE_SIGNATURE = frozenset(
-    ["expires", "policy", "sv", "ss", "srt", "sp", "se", "st", "sr", "spr", "sip", "sks", "skv", "ske", "skt"]
-    + ["skoid", "sktid"]
+    [
+        "expires",
+        "policy",
+        "sv",
+        "ss",
+        "srt",
+        "sp",
+        "se",
+        "st",
+        "sr",
+        "spr",
+        "sip",
+        "skoid",
+        "sktid",
+        "sks",
+        "skv",
+        "ske",
+        "skt",
+    ],
 )
 
 
@@ -79,9 +96,9 @@ def _locate_file(path: str, url: str) -> Location:
     try:
         encoded = os.fsencode(path)
     except UnicodeEncodeError:
-        raise FetchError(f"{ascii(url)}: cannot be encoded as a path on this system; is the path right?") from None
+        raise FetchError(f"{url!a}: cannot be encoded as a path on this system; is the path right?") from None
     if not encoded or b"\0" in encoded:
-        raise FetchError(f"{ascii(url)}: is no path: it is empty or holds a NUL character; is the path right?")
+        raise FetchError(f"{url!a}: is no path: it is empty or holds a NUL character; is the path right?")
     return Location(url, "local", path, path)
 
 
@@ -121,10 +138,15 @@ def unsigned(location: Location) -> str:
     url = re.sub(r"(?<=://)([^/?#\s@:]*):[^/?#\s@]*@", r"\1@", location.url)
     if location.kind == "store":
         return url
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True, errors="surrogateescape")
-    kept = [(key, value) for key, value in query if not _SIGNING.fullmatch(key)]
-    if len(kept) < len(query):
-        kept = [(key, value) for key, value in kept if key.lower() not in _BESIDE_SIGNATURE]
-        return urlunsplit(parts._replace(query=urlencode(kept, errors="surrogateescape"), fragment=""))
-    return urlunsplit(parts._replace(fragment=""))
+    url = url.partition("#")[0]
+    base, mark, query = url.partition("?")
+    pieces = query.split("&")
+    kept = [piece for piece in pieces if not _SIGNING.fullmatch(_parameter(piece))]
+    if len(kept) == len(pieces):
+        return url
+    kept = [piece for piece in kept if _parameter(piece).lower() not in _BESIDE_SIGNATURE]
+    return base + (mark + "&".join(kept) if kept else "")
+
+
+def _parameter(piece: str) -> str:
+    return unquote(piece.partition("=")[0])

@@ -35,6 +35,8 @@ class StorageOptions:
     """Maps a URL to its file's name in the cache folder; None: stem and digest."""
 
     def __post_init__(self) -> None:
+        if self.cache_dir == "":
+            raise ValueError("cache_dir is empty; it must be a folder, '.' for the current one, or None")
         _check_choice("checksum", self.checksum, get_args(ChecksumKind))
         _check_choice("io", self.io, get_args(IoKind))
         if self.storage_options is not None and not isinstance(self.storage_options, Mapping):

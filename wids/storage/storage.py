@@ -1,204 +1,164 @@
-"""A shard's entry in the descriptor to an opened `Source`."""
+"""A shard's URL becomes an opened `Source`: in place where it lies on this machine, else from the disk cache."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
-from wids.errors import FetchError, ShardMismatchError, redact
-from wids.source import MmapSource, PreadSource
-from wids.storage import unpack
-from wids.storage.disk_cache import DiskCache, digest_of
+from wids.errors import FetchError
+from wids.source import Identity, MmapSource, PreadSource, Source
+from wids.storage.checks import Checker, Expected
+from wids.storage.compression import HEAD_BYTES, UnpackingSink, compression_of_name, sniff
+from wids.storage.disk_cache import DiskCache
+from wids.storage.fetch import MemorySink, fetch
+from wids.storage.folder import CacheFolder
+from wids.storage.locations import Location, LocationKind, locate
+from wids.storage.mounts import is_on_network
+from wids.storage.names import cache_key
 from wids.storage.options import StorageOptions
-from wids.storage.transport import open_stream
+from wids.storage.process import PerProcess
+from wids.storage.retry import RetryPolicy
+from wids.storage.transport import LocalFiles, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from wids.source import Source
+    from wids.storage.part_file import PartFile
 
-_PIECE = 1 << 20
-_NETWORK_FILE_SYSTEMS = frozenset(
-    {
-        "nfs",
-        "nfs4",
-        "lustre",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "gpfs",
-        "beegfs",
-        "ceph",
-        "glusterfs",
-        "9p",
-        "afs",
-        "panfs",
-        "orangefs",
-    }
-)
+_OPEN_ATTEMPTS = 5
+"""A cached file may be removed between being found and being opened; so often in a row is no accident."""
 
 
 class Storage:
-    """Opens shards and reads descriptors; pickles, and holds nothing that a fork could break.
+    """Opens shards and reads small objects; touches no disk and no network before it is asked to.
+
+    Safe to use from several threads. Pickles and forks at any moment: connections and file systems belong to the
+    process that made them and are made anew in another.
 
     Args:
-        options: How.
+        options: How shards are fetched, kept and opened; None for the defaults.
+        retry: How often and after which waits a fetch is tried again.
     """
 
-    def __init__(self, options: StorageOptions | None = None) -> None:
-        self.options = options or StorageOptions()
-        self._cache = DiskCache(self.options.cache_dir)
+    def __init__(self, options: StorageOptions | None = None, *, retry: RetryPolicy | None = None) -> None:
+        options = options or StorageOptions()
+        if options.cache_dir is not None:
+            # Absolute at once: the user, or the worker that this is pickled to, may be in another folder later.
+            options = replace(options, cache_dir=str(Path(options.cache_dir).expanduser().absolute()))
+        self.options = options
+        self._retry = retry or RetryPolicy()
+        self._cache = DiskCache(CacheFolder(options.cache_dir))
+        self._transports = PerProcess(self._make_transports)
+        self._compared: set[tuple[str, Identity]] = set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Storage, retry=self._retry), (self.options,)
 
     @property
     def cache_dir(self) -> str:
-        """Folder of the disk cache; it exists only when something was written to it."""
-        return str(self._cache.folder)
+        """Absolute path of the cache folder; it is made when something is written."""
+        return self._cache.folder.path
 
     def open(self, shard: Mapping[str, Any]) -> Source:
-        """Open a shard: a local one where it lies, any other from the disk cache, fetched if it is not there.
+        """Open a shard as a plain tar: fetched if it is elsewhere, unpacked if it is compressed.
+
+        A local shard's `md5sum` (`checksum="md5"`) is compared at its first opening in a process; a fetched one's while
+        it arrives, and then no more.
 
         Args:
-            shard: `url`, and `filesize` and `md5sum` where they are known.
+            shard: `url`, and `filesize` and `md5sum` of the stored file where they are known.
 
         Raises:
-            FetchError: It cannot be opened or fetched.
-            ShardMismatchError: Its size or checksum is not what `shard` says.
-            TarFormatError: It is compressed, and damaged.
+            FetchError: It cannot be had.
+            ShardMismatchError: It is not what `shard` says.
+            TarFormatError: Its compressed stream is damaged.
         """
-        url = str(shard["url"])
-        path = local_path(url)
-        if path is None or self.options.cache_local:
-            path = self._fetch(url, path, shard)
-        else:
-            self._compare(path, url, shard)
-        kind = unpack.compression_of(path, url)
-        if kind is not None:
-            path = self._unpack(path, url, kind)
-        return self._open_file(path, redact(url))
+        location = locate(shard["url"])
+        expected = Expected.from_shard(shard, self.options.checksum)
+        if location.kind != "local":
+            return self._open_cached(location, shard, expected)
+        status, head = _look_at(location)
+        expected.check_size(status.st_size, location.name)
+        if self.options.cache_local or sniff(head) is not None or compression_of_name(location.path) is not None:
+            facts = {"filesize": status.st_size, "md5sum": expected.md5, "mtime_ns": status.st_mtime_ns}
+            return self._open_cached(location, facts, expected)
+        self._compare_once(location, status, expected)
+        return self._open_file(location.path, location.name)
 
     def read(self, url: str) -> bytes:
-        """Return the whole content of a small object, a descriptor, say.
+        """Return the whole content of a small object, a descriptor say.
 
         Raises:
-            FetchError: It cannot be read.
+            FetchError: It cannot be had.
         """
-        path = local_path(url)
-        if path is None:
-            return b"".join(open_stream(url, self.options))
-        try:
-            return Path(path).read_bytes()
-        except OSError as error:
-            raise FetchError(f"{url}: cannot be read: {error.strerror}; is the path right?") from error
+        location = locate(url)
+        sink = MemorySink()
+        fetch(self._transport(location.kind), location, sink, Expected(), self._retry)
+        return bytes(sink.data)
+
+    def _open_cached(self, location: Location, facts: Mapping[str, Any], expected: Expected) -> Source:
+        key = cache_key(
+            location,
+            facts,
+            storage_options=self.options.storage_options or {},
+            localname=self.options.localname,
+            cache_dir=self.cache_dir,
+        )
+        for _ in range(_OPEN_ATTEMPTS):
+            path = self._cache.obtain(key, partial(self._fetch_into, location, expected))
+            try:
+                return self._open_file(path, location.name)
+            except FetchError:
+                if Path(path).exists():
+                    raise
+        raise FetchError(f"{location.name}: its cached file {path} is removed again and again; is cache_dir cleaned?")
+
+    def _fetch_into(self, location: Location, expected: Expected, part: PartFile) -> None:
+        sink = UnpackingSink(part, location.path, location.name)
+        fetch(self._transport(location.kind), location, sink, expected, self._retry)
+
+    def _compare_once(self, location: Location, status: os.stat_result, expected: Expected) -> None:
+        """Compare a local shard's MD5, unless this process has done so for this very file."""
+        file = (location.path, Identity.from_stat(status))
+        if expected.md5 is None or file in self._compared:
+            return
+        checker = Checker(expected, location.name)
+        with LocalFiles().open(location) as body:
+            for chunk in body.chunks:
+                checker.update(chunk)
+        checker.finish()
+        self._compared.add(file)
 
     def _open_file(self, path: str, name: str) -> Source:
-        by_pread = self.options.io == "pread" or (self.options.io == "auto" and _is_on_network(path))
-        return PreadSource(path, name) if by_pread else MmapSource(path, name)
+        io = self.options.io
+        if io == "pread" or (io == "auto" and is_on_network(path)):
+            return PreadSource(path, name)
+        return MmapSource(path, name)
 
-    def _fetch(self, url: str, path: str | None, shard: Mapping[str, Any]) -> str:
-        """Return the path of a shard in the cache."""
-        name = self.options.localname(url) if self.options.localname is not None else None
-        identity = "" if path is None else _stamp(path, url)
-        key = digest_of(url, shard.get("filesize"), shard.get("md5sum"), identity)
+    def _transport(self, kind: LocationKind) -> Transport:
+        return self._transports.get()[kind]
 
-        def pieces() -> Iterator[bytes]:
-            stream = _read_file(path) if path is not None else open_stream(url, self.options)
-            return self._checked(stream, url, shard)
+    def _make_transports(self) -> dict[LocationKind, Transport]:
+        # urllib3, fsspec and the like are imported by their first use inside these, not here.
+        from wids.storage.command import Commands
+        from wids.storage.stores import ObjectStores
+        from wids.storage.web import WebServers
 
-        return str(self._cache.get(url, key, pieces, name))
-
-    def _unpack(self, path: str, url: str, kind: str) -> str:
-        key = digest_of(url, "unpacked", _stamp(path, url))
-        return str(
-            self._cache.get(url, key, lambda: unpack.pieces(path, redact(url), kind, self._cache), None, unpacked=True)
-        )
-
-    def _compare(self, path: str, url: str, shard: Mapping[str, Any]) -> None:
-        """Compare a local shard with its entry."""
-        if self.options.checksum == "none":
-            return
-        expected = shard.get("filesize")
-        if expected is not None:
-            with contextlib.suppress(FileNotFoundError):  # said better where it is opened
-                _check_size(Path(path).stat().st_size, expected, url)
-        if self.options.checksum == "md5" and shard.get("md5sum"):
-            for _ in self._checked(_read_file(path), url, shard):
-                pass
-
-    def _checked(self, stream: Iterator[bytes], url: str, shard: Mapping[str, Any]) -> Iterator[bytes]:
-        """Pass a shard's bytes on; raise at their end when they are not what its entry says."""
-        wants_md5 = self.options.checksum == "md5" and shard.get("md5sum")
-        digest = hashlib.md5(usedforsecurity=False)
-        size = 0
-        for piece in stream:
-            size += len(piece)
-            if wants_md5:
-                digest.update(piece)
-            yield piece
-        if self.options.checksum != "none" and shard.get("filesize") is not None:
-            _check_size(size, shard["filesize"], url)
-        if wants_md5 and digest.hexdigest() != str(shard["md5sum"]).lower():
-            raise ShardMismatchError(
-                f"{redact(url)}: has MD5 {digest.hexdigest()}, but its descriptor says {shard['md5sum']}; fetch the shard "
-                "again, or correct the descriptor with: widsindex update --recount"
-            )
+        return {
+            "local": LocalFiles(),
+            "web": WebServers(),
+            "store": ObjectStores(self.options.storage_options or {}),
+            "pipe": Commands(allowed=self.options.pipe_allowed, scratch_file=self._cache.scratch_file),
+        }
 
 
-def local_path(url: str) -> str | None:
-    """Return the path that a URL names on this machine, None for what is elsewhere.
-
-    Examples:
-        >>> local_path("file:///data/a%20b.tar"), local_path("/data/a?b.tar"), local_path("s3://b/a.tar")
-        ('/data/a b.tar', '/data/a?b.tar', None)
-    """
-    if url.startswith("file:"):
-        return unquote(urlsplit(url).path)
-    if "://" in url or url.startswith("pipe:"):
-        return None
-    return os.path.expanduser(url)  # noqa: PTH111  # Path would normalise
-
-
-def _check_size(size: int, expected: int, url: str) -> None:
-    if size != expected:
-        raise ShardMismatchError(
-            f"{redact(url)}: has {size} bytes, but its descriptor says {expected}; fetch the shard again, or correct the "
-            "descriptor with: widsindex update --recount"
-        )
-
-
-def _stamp(path: str, url: str) -> str:
-    """Return what changes when a local file does."""
+def _look_at(location: Location) -> tuple[os.stat_result, bytes]:
+    """Return a local file's status and its first bytes."""
     try:
-        status = os.stat(path)  # noqa: PTH116
+        with open(location.path, "rb", buffering=0) as file:  # noqa: PTH123 - Path changes some paths
+            return os.fstat(file.fileno()), file.read(HEAD_BYTES)
     except OSError as error:
-        raise FetchError(f"{redact(url)}: cannot be opened: {error.strerror}; is the path right?") from error
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
-
-
-def _read_file(path: str) -> Iterator[bytes]:
-    try:
-        with Path(path).open("rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
-    except OSError as error:
-        raise FetchError(f"{path}: cannot be read: {error.strerror}; is the path right?") from error
-
-
-def _is_on_network(path: str) -> bool:
-    """Tell whether a file lies on a file system whose files other machines may truncate; only Linux says."""
-    try:
-        mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return False
-    real = os.path.realpath(path)
-    best = ("", "")
-    for line in mounts.splitlines():
-        _, point, kind, *_ = line.split(" ")
-        point = point.replace("\\040", " ")
-        inside = real == point or real.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best[0]):
-            best = (point, kind)
-    return best[1] in _NETWORK_FILE_SYSTEMS or best[1].startswith("fuse.")
+        raise FetchError(f"{location.name}: cannot be opened: {error.strerror}; is the path right?") from error

@@ -1,0 +1,48 @@
+"""What tests of storage read, count and wait for."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from wids.source import Source
+
+
+def content(source: Source) -> bytes:
+    """Return everything that a source holds."""
+    size = source.identity.size
+    view, first = source.window(0, size)
+    return bytes(view[-first : size - first])
+
+
+def shards(cache_dir: Path) -> list[Path]:
+    """Return the files that a cache folder shows: not its bookkeeping."""
+    return sorted(path for path in cache_dir.rglob("*") if path.is_file() and ".wids" not in path.parts)
+
+
+def unfinished(cache_dir: Path) -> list[Path]:
+    """Return what has not become a shard."""
+    return [*cache_dir.glob(".wids/*.part"), *cache_dir.glob(".wids/*.scratch")]
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 60) -> None:
+    """Wait for a condition that another process or thread brings about."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the condition did not come true")
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

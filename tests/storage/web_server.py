@@ -1,0 +1,156 @@
+"""A web server on localhost that does what a test tells it to, and counts what it is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Handler = BaseHTTPRequestHandler
+Behaviour = "Callable[[Handler, bytes], None]"
+
+
+@dataclass
+class WebServer:
+    """What it serves, and what happened."""
+
+    address: str = ""
+    """`http://host:port`, without a slash."""
+    objects: dict[str, bytes] = field(default_factory=dict)
+    """Content by decoded path, without the first slash."""
+    behaviours: dict[str, list[Any]] = field(default_factory=dict)
+    """For a path, what the next requests meet instead of a plain answer, in their order."""
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Raw target and headers of each request."""
+    bodies: Counter[str] = field(default_factory=Counter)
+    """How many whole bodies were sent, by path."""
+
+    def url(self, path: str) -> str:
+        return f"{self.address}/{path}"
+
+
+@contextmanager
+def web_server() -> Iterator[WebServer]:
+    """Serve until the block ends."""
+    state = WebServer()
+    lock = threading.Lock()
+
+    class Answers(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            path = unquote(self.path.split("?", 1)[0])[1:]
+            with lock:
+                state.requests.append((self.path, dict(self.headers)))
+                behaviours = state.behaviours.get(path)
+                behaviour = behaviours.pop(0) if behaviours else send
+            content = state.objects.get(path)
+            if content is None and behaviour is send:
+                status(404)(self, b"")
+                return
+            behaviour(self, content or b"")
+            if behaviour is send:
+                with lock:
+                    state.bodies[path] += 1
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            pass  # clients that go away in the middle are part of the tests
+
+    server = Server(("127.0.0.1", 0), Answers)
+    state.address = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def send(handler: Handler, content: bytes) -> None:
+    """Answer as a plain server does."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+def status(code: int, **headers: str) -> Callable[[Handler, bytes], None]:
+    """Answer with a status and a page that says so."""
+
+    def behaviour(handler: Handler, _content: bytes) -> None:
+        page = f"<html>{code}</html>".encode()
+        handler.send_response(code)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", str(len(page)))
+        handler.end_headers()
+        handler.wfile.write(page)
+
+    return behaviour
+
+
+def cut(at: int, **headers: str) -> Callable[[Handler, bytes], None]:
+    """Promise the whole body, send `at` bytes and hang up."""
+
+    def behaviour(handler: Handler, content: bytes) -> None:
+        handler.send_response(200)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content[:at])
+        handler.wfile.flush()
+        handler.close_connection = True
+
+    return behaviour
+
+
+def resumed(etag: str, *, start: int | None = None, answer_etag: str | None = None) -> Callable[[Handler, bytes], None]:
+    """Answer a range request that carries `etag`; or, where told to, lie about the start or the tag."""
+
+    def behaviour(handler: Handler, content: bytes) -> None:
+        if handler.headers.get("If-Range") != etag or not handler.headers.get("Range", "").endswith("-"):
+            send(handler, content)
+            return
+        asked = int(handler.headers["Range"].removeprefix("bytes=")[:-1])
+        first = asked if start is None else start
+        handler.send_response(206)
+        handler.send_header("ETag", answer_etag or etag)
+        handler.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
+        handler.send_header("Content-Length", str(len(content) - first))
+        handler.end_headers()
+        handler.wfile.write(content[first:])
+
+    return behaviour
+
+
+def hold(started: threading.Event, go_on: threading.Event, at: int) -> Callable[[Handler, bytes], None]:
+    """Send `at` bytes, say so, and send the rest when told to."""
+
+    def behaviour(handler: Handler, content: bytes) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content[:at])
+        handler.wfile.flush()
+        started.set()
+        go_on.wait(60)
+        handler.wfile.write(content[at:])
+
+    return behaviour

@@ -1,0 +1,103 @@
+"""`pipe:` URLs: a shell command of the user's own whose output is the shard.
+
+It writes to its standard output, or to the file whose name replaces `{local}`; nothing else in it is a placeholder, so
+`awk '{print}'` stays what it is. This is the only place of the package where a shell is started, and only where the
+user allowed it: a descriptor from elsewhere could name any command.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import IO, TYPE_CHECKING
+
+from wids.errors import FetchError
+from wids.storage.transport import CHUNK_BYTES, Body, ResumePoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from wids.storage.locations import Location
+
+_PLACEHOLDER = "{local}"
+
+
+class Commands:
+    """The transport of `pipe:` URLs.
+
+    Args:
+        allowed: Whether commands run at all.
+        scratch_file: Gives the path of a file that does not exist yet and is removed afterwards.
+    """
+
+    def __init__(self, *, allowed: bool, scratch_file: Callable[[], AbstractContextManager[str]]) -> None:
+        self._allowed = allowed
+        self._scratch_file = scratch_file
+
+    @contextmanager
+    def open(self, location: Location, resume: ResumePoint | None = None) -> Iterator[Body]:
+        """Run the command; its exit status is known before its last chunk counts."""
+        if not self._allowed:
+            raise FetchError(
+                f"{location.name}: pipe: URLs run a shell command and are refused; if you trust whoever wrote the "
+                "descriptor, pass allow_pipe=True or set WIDS_ALLOW_PIPE=1"
+            )
+        command = location.url[len("pipe:") :]
+        if _PLACEHOLDER not in command:
+            yield Body(_output_of(command, location), size=None)
+            return
+        with self._scratch_file() as path:
+            # Quoted, because the cache folder may have a space in its name.
+            _run(command.replace(_PLACEHOLDER, shlex.quote(path)), location)
+            yield Body(_content_of(path, location), size=None)
+
+
+def _output_of(command: str, location: Location) -> Generator[bytes]:
+    with _started(command, stdout=subprocess.PIPE) as process:
+        output: IO[bytes] = process.stdout  # type: ignore[assignment]  # it is there: PIPE was asked for
+        while chunk := output.read(CHUNK_BYTES):
+            yield chunk
+        _check_status(process.wait(), location)
+
+
+def _run(command: str, location: Location) -> None:
+    with _started(command, stdout=subprocess.DEVNULL) as process:
+        _check_status(process.wait(), location)
+
+
+@contextmanager
+def _started(command: str, stdout: int) -> Iterator[subprocess.Popen[bytes]]:
+    # A session of its own, so that everything the shell started can be ended when the body is not wanted any more.
+    process = subprocess.Popen(  # noqa: S602 - the user allowed this very command
+        command, shell=True, stdin=subprocess.DEVNULL, stdout=stdout, start_new_session=True
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _check_status(status: int, location: Location) -> None:
+    if status == 0:
+        return
+    how = f"exit status {status}" if status > 0 else f"signal {-status}"
+    raise FetchError(f"{location.name}: the command ended with {how}, expected 0; run it by hand to see why")
+
+
+def _content_of(path: str, location: Location) -> Generator[bytes]:
+    try:
+        file = open(path, "rb")  # noqa: PTH123, SIM115 - closed by the with below
+    except FileNotFoundError:
+        raise FetchError(
+            f"{location.name}: the command ended well but wrote no file where {_PLACEHOLDER} stands; "
+            "let it write there, or to its standard output"
+        ) from None
+    with file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk

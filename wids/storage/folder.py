@@ -1,0 +1,101 @@
+"""The cache folder: which one it is, whether it is safe to use, and how much room its disk has.
+
+Nothing is made before something is written.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from wids.errors import FetchError
+from wids.storage.names import BOOKKEEPING
+
+_MARGIN_BYTES = 256 << 20
+_MARGIN_SHARE = 0.01
+"""The disk keeps this much free, whichever of both is less: other programs stop working on a full one."""
+
+CHOOSE_ANOTHER = "set cache_dir or $WIDS_CACHE to another folder"
+
+
+class CacheFolder:
+    """The folder of the disk cache.
+
+    Args:
+        cache_dir: None for `$WIDS_CACHE`, else `wids-UID` in the node's temporary folder.
+    """
+
+    def __init__(self, cache_dir: str | None) -> None:
+        self._cache_dir = cache_dir
+
+    @property
+    def path(self) -> str:
+        """Absolute path; it may not exist yet."""
+        chosen = self._cache_dir or os.environ.get("WIDS_CACHE")
+        return _absolute(chosen) if chosen else self._private_path()
+
+    @property
+    def bookkeeping(self) -> str:
+        """Absolute path of the folder for locks, records and unfinished files."""
+        return os.path.join(self.path, BOOKKEEPING)  # noqa: PTH118 - plain strings, as open() takes them
+
+    def make(self) -> None:
+        """Make the folder and what is kept in it beside shards.
+
+        Raises:
+            FetchError: It cannot be made, or the private one is not private.
+        """
+        path = Path(self.path)
+        is_private = not (self._cache_dir or os.environ.get("WIDS_CACHE"))
+        try:
+            # An explicit folder follows the umask, so that groups can share it.
+            path.mkdir(mode=0o700 if is_private else 0o777, parents=True, exist_ok=True)
+            if is_private:
+                _check_private(path)
+            Path(self.bookkeeping).mkdir(exist_ok=True)
+        except FetchError:
+            raise
+        except OSError as error:
+            raise FetchError(
+                f"{path}: the cache folder cannot be made or written: {error.strerror}; {CHOOSE_ANOTHER}"
+            ) from error
+
+    def check_room(self, label: str) -> None:
+        """Check that the disk is not down to its margin.
+
+        Raises:
+            FetchError: It is.
+        """
+        disk = os.statvfs(self.path)
+        margin = min(_MARGIN_BYTES, int(disk.f_blocks * disk.f_frsize * _MARGIN_SHARE))
+        if disk.f_bavail * disk.f_frsize < margin:
+            raise self.full(label)
+
+    def full(self, label: str) -> FetchError:
+        """Return the error that says that `label` does not fit."""
+        return FetchError(
+            f"{label}: the disk of the cache folder {self.path} is full; free some of it, or {CHOOSE_ANOTHER}"
+        )
+
+    @staticmethod
+    def _private_path() -> str:
+        node = os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()
+        return os.path.join(_absolute(node), f"wids-{os.getuid()}")  # noqa: PTH118 - as above
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - resolve() would follow symlinks
+
+
+def _check_private(path: Path) -> None:
+    # lstat: in a temporary folder that everybody may write, somebody could have laid a link or a folder of theirs.
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise FetchError(f"{path}: is not a folder of user {os.getuid()}, somebody else made it; {CHOOSE_ANOTHER}")
+    if status.st_mode & 0o077:
+        raise FetchError(
+            f"{path}: other users may enter it (mode {stat.S_IMODE(status.st_mode):o}, expected 700); "
+            f"remove it, or {CHOOSE_ANOTHER}"
+        )

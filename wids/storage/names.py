@@ -1,0 +1,126 @@
+"""What a cached file is called: readable, and never the same for two different objects.
+
+The name is the URL's stem, then a digest of all that tells the object from others: its URL without signatures, and the
+size and checksum that the descriptor gives it, so that a shard that was rewritten is another object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wids.errors import FetchError
+from wids.storage.compression import compression_of_name
+from wids.storage.locations import Location, unsigned
+
+BOOKKEEPING = ".wids"
+"""Folder inside the cache folder for locks, records and unfinished files."""
+
+_LONGEST_STEM_BYTES = 120
+_DIGEST_DIGITS = 32
+
+_STORE_OPTIONS = frozenset(
+    ["endpoint_url", "endpoint", "account_name", "account_host", "host", "port", "project", "requester_pays"]
+)
+"""Storage options that tell one store from another that uses the same URLs; credentials do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """One object in the cache."""
+
+    name: str
+    """Of its file, relative to the cache folder."""
+    source: str
+    """Digest of where it comes from."""
+    version: str
+    """Digest of what is known about its content: another one is another object."""
+    size: int | None
+    """Bytes of the file, where the descriptor tells them; None also where it will be unpacked."""
+    label: str
+    """For messages: the URL without secrets."""
+    is_own_name: bool
+    """The name holds both digests, so that no other object's file can be called so."""
+
+    @property
+    def id(self) -> str:
+        """What the bookkeeping of this name is called."""
+        return _digest(self.name)
+
+
+def cache_key(
+    location: Location,
+    facts: Mapping[str, Any],
+    *,
+    storage_options: Mapping[str, Any],
+    localname: Callable[[str], str] | None,
+    cache_dir: str,
+) -> CacheKey:
+    """Return where in the cache an object is kept.
+
+    Args:
+        location: Of the object.
+        facts: What is known about its content: `filesize` and `md5sum` of a descriptor's entry; `mtime_ns` of a file.
+        storage_options: Those of its store.
+        localname: The user's own function from URL to name; None for stem and digests.
+        cache_dir: Only for absolute paths that `localname` returns; they must be inside.
+
+    Raises:
+        FetchError: `localname` points out of the cache folder.
+    """
+    store = list(_store_identity(storage_options)) if location.kind == "store" else []
+    source = _digest(unsigned(location), *store)
+    version = _digest(*(facts.get(key) for key in ("filesize", "md5sum", "mtime_ns")))
+    if localname is None:
+        name = f"{readable_stem(location.path)}-{_digest(source, version)}.tar"
+    else:
+        name = _name_inside(cache_dir, localname(location.url), location)
+    size = None if compression_of_name(location.path) else facts.get("filesize")
+    return CacheKey(name, source, version, size, location.name, is_own_name=localname is None)
+
+
+def readable_stem(path: str) -> str:
+    """Return the basename without `.tar` and the like, letters, digits and `._-` only, bounded in length.
+
+    Examples:
+        >>> readable_stem("bucket/a b/train-0001.tar.gz"), readable_stem("../..")
+        ('train-0001', 'shard')
+    """
+    stem = path.rpartition("/")[2]
+    compression = compression_of_name(stem)
+    for suffix in (*(compression.suffixes if compression else ()), ".tar"):
+        if stem.lower().endswith(suffix):
+            stem = stem[: -len(suffix)]
+    stem = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in stem)
+    # Cut between letters: half of a letter's bytes would be no valid name.
+    stem = stem.encode("utf-8")[:_LONGEST_STEM_BYTES].decode("utf-8", "ignore")
+    return stem.strip("._-") or "shard"
+
+
+def _name_inside(cache_dir: str, name: str, location: Location) -> str:
+    # An absolute name replaces cache_dir in the join, as 0.1.11's localname functions returned them.
+    path = os.path.normpath(os.path.join(cache_dir, name))  # noqa: PTH118 - Path has no lexical normpath
+    relative = os.path.relpath(path, cache_dir)
+    first = relative.split(os.sep, 1)[0]
+    if first in {os.curdir, os.pardir, BOOKKEEPING} or "\0" in name:
+        raise FetchError(
+            f"{location.name}: localname returns {name!r}, which is no file inside the cache folder {cache_dir}; "
+            "return a name without directories, or set cache_dir"
+        )
+    return relative
+
+
+def _store_identity(options: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in sorted(options.items(), key=lambda item: str(item[0])):
+        if isinstance(value, Mapping):
+            yield from _store_identity(value)
+        elif key in _STORE_OPTIONS:
+            yield f"{key}={value}"
+
+
+def _digest(*facts: object) -> str:
+    text = "\0".join("" if fact is None else str(fact) for fact in facts)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]

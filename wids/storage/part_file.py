@@ -1,0 +1,146 @@
+"""An unfinished file: private, locked while its writer lives, and published by one rename.
+
+The lock is on the file itself and goes with the process, so that what a killed process left is told from what a living
+one writes, whatever its pid is and in whatever container it runs.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from typing_extensions import Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+_PART_SUFFIX = ".part"
+_SCRATCH_SUFFIX = ".scratch"
+
+_CHECK_EVERY_BYTES = 16 << 20
+"""The disk's free room is looked at after so many bytes."""
+
+
+class PartFile:
+    """A sink that writes a file which nobody else sees until `publish`; without it, nothing stays.
+
+    Args:
+        folder: Where; on the same file system as the final name.
+        stem: Beginning of its name.
+        check_room: Called now and then; raises when the disk is too full to go on.
+    """
+
+    def __init__(self, folder: Path, stem: str, check_room: Callable[[], None] | None = None) -> None:
+        self._folder = folder
+        self._stem = stem
+        self._check_room = check_room
+        self._unchecked_bytes = 0
+
+    def __enter__(self) -> Self:
+        self._path, descriptor = _create_locked(self._folder, self._stem)
+        self._file = os.fdopen(descriptor, "wb")
+        self._is_published = False
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._is_published:
+            self._path.unlink(missing_ok=True)
+        # Closing writes what is still buffered, which a full disk refuses; the file is gone or published by now.
+        with suppress(OSError):
+            self._file.close()
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        self._unchecked_bytes += len(data)
+        if self._check_room is not None and self._unchecked_bytes >= _CHECK_EVERY_BYTES:
+            self._unchecked_bytes = 0
+            self._check_room()
+        self._file.write(data)
+
+    def reset(self) -> None:
+        """Begin anew with an empty file."""
+        self._file.seek(0)
+        self._file.truncate()
+
+    def finish(self) -> None:
+        """Bring everything to the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def status(self) -> os.stat_result:
+        """Return the file's status."""
+        return os.fstat(self._file.fileno())
+
+    def publish(self, path: Path) -> None:
+        """Give the file its final name, in one step, in place of what has that name."""
+        self._path.rename(path)
+        self._is_published = True
+        # Without it the name may be lost in a power failure, though not the correctness.
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def scratch_path(folder: Path) -> Iterator[Path]:
+    """Give a path where another program may make a file; what is there afterwards is removed."""
+    # The lock is on a folder around it, because the program may replace a file that is locked.
+    scratch = folder / f"{secrets.token_hex(8)}{_SCRATCH_SUFFIX}"
+    scratch.mkdir()
+    descriptor = os.open(scratch, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _lock(descriptor)
+        yield scratch / "shard"
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        os.close(descriptor)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what dead processes left unfinished in `folder`."""
+    for path in [*folder.glob(f"*{_PART_SUFFIX}"), *folder.glob(f"*{_SCRATCH_SUFFIX}")]:
+        with suppress(OSError):  # removed by another process, or another user's
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                # Raises where its writer lives, and where the file system has no locks and nobody can tell.
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _create_locked(folder: Path, stem: str) -> tuple[Path, int]:
+    while True:
+        path = folder / f"{stem}-{secrets.token_hex(8)}{_PART_SUFFIX}"
+        # 0o666 and not mkstemp's 0o600: the umask decides who may read what is published.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        if not _lock(descriptor) or os.fstat(descriptor).st_nlink:
+            return path, descriptor
+        os.close(descriptor)  # taken for a leftover between the two calls, and removed
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}:
+            return False  # this file system has no locks
+        if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
+            return True  # held by who takes it for a leftover; gone in a moment
+        raise
+    return True

@@ -1,0 +1,151 @@
+"""Object stores and whatever else has a `scheme://`, by fsspec.
+
+A file system is made anew in each process: most hold sessions and event loops that do not survive a fork. Its reads are
+many small requests, so the object's identity is compared before and after: a changed one is an error, not a mixture.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from wids.errors import FetchError
+from wids.storage.retry import PassingError
+from wids.storage.transport import Body, ResumePoint
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+
+    from wids.storage.locations import Location
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 16 << 20
+"""Asked for at once; each is a request of its own, so it is larger than a web server's chunks."""
+
+_EXTRAS = {
+    "s3": "s3", "s3a": "s3",
+    "gs": "gcs", "gcs": "gcs",
+    "az": "azure", "abfs": "azure", "abfss": "azure", "adl": "azure",
+    "hf": "hf",
+}  # fmt: skip
+"""The extra of this package that installs a scheme's driver."""
+
+_PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError)
+"""What the next attempt will not change."""
+
+_VERSION_KEYS = ("ETag", "etag", "e_tag", "md5Hash", "content_md5", "generation", "version_id", "VersionId", "sha256")
+_TIME_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+"""Where file systems put what changes with an object; never the time of access, which reading changes."""
+
+
+class ObjectStores:
+    """The transport of fsspec's schemes; belongs to the process that made it.
+
+    Args:
+        storage_options: Passed on to each file system.
+    """
+
+    def __init__(self, storage_options: Mapping[str, Any]) -> None:
+        self._storage_options = dict(storage_options)
+        self._file_systems: dict[str, Any] = {}
+
+    @contextmanager
+    def open(self, location: Location, resume: ResumePoint | None = None) -> Iterator[Body]:
+        """Open an object; it is always read from its start."""
+        file_system, path = self.file_system(location)
+        info = object_info(file_system, path, location)
+        size = info.get("size")
+        yield Body(_chunks(file_system, path, location, info), size if isinstance(size, int) else None)
+
+    def file_system(self, location: Location) -> tuple[Any, str]:
+        """Return the file system of a URL, and the object's path in it.
+
+        Raises:
+            FetchError: No driver, or one that refuses the URL or its options.
+        """
+        import fsspec.core
+
+        if "::" in location.url:
+            raise FetchError(f"{location.name}: chained URLs are not supported; give the URL of the shard itself")
+        # One file system per host or bucket: some take their options from that part of the URL.
+        store = re.split(r"(?<=[^:/])/", location.url, maxsplit=1)[0]
+        try:
+            file_system = self._file_systems.get(store)
+            if file_system is not None:
+                return file_system, fsspec.core.strip_protocol(location.url)
+            _log.debug("%s: opening its file system", location.name)
+            file_system, path = fsspec.core.url_to_fs(location.url, skip_instance_cache=True, **self._storage_options)
+        except ImportError as error:
+            raise FetchError(f"{location.name}: {_missing_driver(location.url, error)}") from error
+        except Exception as error:  # each driver raises errors of its own for options and URLs that it refuses
+            raise FetchError(
+                f"{location.name}: its file system cannot be opened: {describe(error, location)}; "
+                "are URL and storage_options right?"
+            ) from _presentable(error, location)
+        return self._file_systems.setdefault(store, file_system), path
+
+
+def object_info(file_system: Any, path: str, location: Location) -> dict[str, Any]:
+    """Return what the store says about an object now.
+
+    Raises:
+        FetchError: It is not there.
+        PassingError: The store cannot be asked.
+    """
+    with store_errors(location):
+        file_system.invalidate_cache()  # a listing that was kept would hide that the object has changed
+        info: dict[str, Any] = file_system.info(path)
+        return info
+
+
+def version_of(info: Mapping[str, Any]) -> str:
+    """Return what changes when an object is replaced, as far as its store tells."""
+    return repr([info.get(key) for key in ("size", *_VERSION_KEYS, *_TIME_KEYS)])
+
+
+@contextmanager
+def store_errors(location: Location) -> Iterator[None]:
+    """Turn a driver's errors into those of a transport."""
+    try:
+        yield
+    except _PERMANENT as error:
+        raise FetchError(
+            f"{location.name}: cannot be opened: {describe(error, location)}; are URL and storage_options right?"
+        ) from _presentable(error, location)
+    except Exception as error:  # drivers pass on the errors of a dozen client libraries
+        raise PassingError(describe(error, location)) from _presentable(error, location)
+
+
+def describe(error: Exception, location: Location) -> str:
+    """Return an error's kind, and its text where the URL has no secret that could be in it."""
+    return f"{type(error).__name__}: {error}".rstrip(": ") if _presentable(error, location) else type(error).__name__
+
+
+def _presentable(error: Exception, location: Location) -> Exception | None:
+    # Drivers write URLs and paths into their errors, and a traceback shows the text of each cause.
+    return error if location.name == location.url else None
+
+
+def _chunks(file_system: Any, path: str, location: Location, info: Mapping[str, Any]) -> Generator[bytes]:
+    with store_errors(location):
+        file = file_system.open(path, "rb", block_size=_CHUNK_BYTES)
+    with file:
+        while True:
+            with store_errors(location):
+                chunk = file.read(_CHUNK_BYTES)
+            if not chunk:
+                break
+            yield chunk
+    if version_of(object_info(file_system, path, location)) != version_of(info):
+        raise PassingError("the object has changed while it was read")
+
+
+def _missing_driver(url: str, error: ImportError) -> str:
+    scheme = url.partition("://")[0].lower()
+    extra = _EXTRAS.get(scheme)
+    if extra is None:
+        return f"the driver of {scheme}:// is not installed: {error}"
+    return f"the driver of {scheme}:// is not installed; run: pip install 'wids[{extra}]'"

@@ -1,0 +1,204 @@
+"""http and https: one urllib3 pool per process, exact lengths, and bodies that go on where they were cut.
+
+A body counts only when it is as long as `Content-Length` says. A cut one is resumed by `Range` with `If-Range` and a
+strong entity tag (RFC 9110, sections 13.1.5 and 14.2), so that the server itself refuses to mix two objects; what it answers is
+checked all the same: status 206, the very range, the very tag.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from wids.errors import FetchError
+from wids.storage.retry import PassingError
+from wids.storage.transport import CHUNK_BYTES, Body, ResumePoint
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+
+    import urllib3
+
+    from wids.storage.locations import Location
+
+_log = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S = 20.0
+_READ_TIMEOUT_S = 60.0
+"""Without a single byte; a slow body may take as long as it needs."""
+_CONNECTIONS_PER_HOST = 32
+_MOST_REDIRECTS = 10
+
+_PASSING_STATUS = frozenset([HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS])
+_REFUSED_STATUS = frozenset([HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED])
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+
+
+class WebServers:
+    """The transport of http and https; belongs to the process that made it."""
+
+    def __init__(self) -> None:
+        self._managers: dict[str, urllib3.PoolManager] = {}
+
+    @contextmanager
+    def open(self, location: Location, resume: ResumePoint | None = None) -> Iterator[Body]:
+        """Ask for an object, or for the rest of it."""
+        headers = {}
+        if resume is not None:
+            headers = {"Range": f"bytes={resume.start}-", "If-Range": resume.etag}
+        response = self.request(location, headers)
+        try:
+            if resume is not None and response.status == HTTPStatus.PARTIAL_CONTENT:
+                size = _resumed_size(response, resume)
+                yield Body(_chunks(response), size, resume.start, resume.etag)
+            elif response.status == HTTPStatus.OK:
+                yield Body(_chunks(response), _content_length(response), etag=strong_etag(response))
+            else:
+                raise status_error(response, location.name)
+        finally:
+            # A connection with an unread rest of a body cannot be used again.
+            response.close()
+            response.release_conn()
+
+    def request(self, location: Location, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+        """Send a GET; the caller reads and closes the response.
+
+        Raises:
+            FetchError: The URL is malformed, or redirected too often.
+            PassingError: The server cannot be reached, or does not answer.
+        """
+        import urllib3
+
+        # connect and read are False, not 0: urllib3 then raises the cause itself and not an error that holds the URL.
+        redirects_only = urllib3.Retry(
+            total=None, connect=False, read=False, redirect=_MOST_REDIRECTS, status=0, other=0
+        )
+        url, credentials = _split_credentials(location.url)
+        _log.debug("GET %s %s", location.name, dict(headers))
+        try:
+            return self._manager_for(url).request(
+                "GET",
+                url,
+                headers={"Accept-Encoding": "identity", **credentials, **headers},
+                retries=redirects_only,
+                preload_content=False,
+                decode_content=False,
+            )
+        except urllib3.exceptions.MaxRetryError:
+            # The error's own text, and so its traceback, would show the signed URL.
+            raise FetchError(
+                f"{location.name}: is redirected more than {_MOST_REDIRECTS} times; is the URL right?"
+            ) from None
+        except (urllib3.exceptions.LocationValueError, ValueError):
+            raise FetchError(f"{location.name}: is no URL that can be asked for; is it written right?") from None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise PassingError(f"no answer: {error}") from error
+
+    def _manager_for(self, url: str) -> urllib3.PoolManager:
+        proxy = _proxy_for(url)
+        manager = self._managers.get(proxy)
+        if manager is None:
+            import urllib3
+
+            timeout = urllib3.Timeout(connect=_CONNECT_TIMEOUT_S, read=_READ_TIMEOUT_S)
+            if proxy:
+                bare, credentials = _split_credentials(proxy)
+                manager = urllib3.ProxyManager(
+                    bare,
+                    proxy_headers={f"Proxy-{key}": value for key, value in credentials.items()},
+                    maxsize=_CONNECTIONS_PER_HOST,
+                    timeout=timeout,
+                )
+            else:
+                manager = urllib3.PoolManager(maxsize=_CONNECTIONS_PER_HOST, timeout=timeout)
+            manager = self._managers.setdefault(proxy, manager)
+        return manager
+
+
+def strong_etag(response: urllib3.BaseHTTPResponse) -> str | None:
+    """Return the entity tag, or None where there is none or only a weak one."""
+    etag = response.headers.get("ETag")
+    return etag if etag is not None and etag.startswith('"') else None
+
+
+def status_error(response: urllib3.BaseHTTPResponse, name: str) -> FetchError | PassingError:
+    """Return the error that a status means which brings no body."""
+    status = response.status
+    text = f"{status} {response.reason or ''}".strip()
+    if status in _PASSING_STATUS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return PassingError(f"the server answers {text}", _retry_after_s(response))
+    if status in _REFUSED_STATUS:
+        return FetchError(
+            f"{name}: the server refuses it ({text}); are credentials or signature right and still valid?"
+        )
+    if status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
+        return FetchError(f"{name}: is not there ({text}); is the URL right?")
+    if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+        return PassingError("the object has become shorter than the part that was fetched")
+    return FetchError(f"{name}: the server answers {text}, expected 200; is the URL right?")
+
+
+def _resumed_size(response: urllib3.BaseHTTPResponse, resume: ResumePoint) -> int:
+    content_range = response.headers.get("Content-Range", "")
+    match = _CONTENT_RANGE.fullmatch(content_range.strip())
+    if match is None or int(match[1]) != resume.start or int(match[2]) != int(match[3]) - 1:
+        raise PassingError(f"asked for the bytes from {resume.start} on, the answer is for {content_range!r}")
+    if strong_etag(response) != resume.etag:
+        raise PassingError("the object has changed since its first part was fetched")
+    return int(match[3])
+
+
+def _content_length(response: urllib3.BaseHTTPResponse) -> int | None:
+    length = response.headers.get("Content-Length", "")
+    return int(length) if length.isdecimal() else None
+
+
+def _chunks(response: urllib3.BaseHTTPResponse) -> Generator[bytes]:
+    import urllib3
+
+    try:
+        for chunk in response.stream(CHUNK_BYTES, decode_content=False):
+            if chunk:
+                yield chunk
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise PassingError(f"the connection broke inside the body: {error}") from error
+
+
+def _retry_after_s(response: urllib3.BaseHTTPResponse) -> float | None:
+    import urllib3
+
+    value = response.headers.get("Retry-After")
+    if value is None:
+        return None
+    try:
+        return urllib3.Retry().parse_retry_after(value)
+    except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
+        return None
+
+
+def _split_credentials(url: str) -> tuple[str, dict[str, str]]:
+    """Return the URL without user and password, and the header that carries them instead."""
+    match = re.match(r"([A-Za-z]+://)([^/?#]*)@(.*)", url, re.DOTALL)
+    if match is None:
+        return url, {}
+    bare = match[1] + match[3]
+    if not match[2]:
+        return bare, {}
+    return bare, {"Authorization": "Basic " + base64.b64encode(unquote_to_bytes(match[2])).decode()}
+
+
+def _proxy_for(url: str) -> str:
+    """Return the proxy that the environment names for `url`, or an empty string."""
+    from urllib.request import getproxies, proxy_bypass
+
+    scheme, _, rest = url.partition("://")
+    proxy = getproxies().get(scheme.lower())
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    if not proxy or proxy_bypass(host):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
