@@ -18,6 +18,15 @@ def digest(indices: list[int]) -> str:
     return hashlib.sha256(json.dumps(indices).encode()).hexdigest()[:16]
 
 
+def cases_of(sampler: Any, kind: str, n: int, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the first three epochs of a sampler of the old package."""
+    orders = [list(sampler) for _ in range(3)]
+    return [
+        {"kind": kind, "n": n, "kwargs": kwargs, "epoch": epoch, "head": order[:5], "digest": digest(order)}
+        for epoch, order in enumerate(orders)
+    ]
+
+
 def main() -> None:
     """Run the old package and write its orders."""
     sys.path.insert(0, sys.argv[1])
@@ -27,35 +36,11 @@ def main() -> None:
     for n, chunksize, seed, shuffle, first in itertools.product(
         (0, 1, 10, 1003), (1, 7, 100), (0, 5), (True, False), (True, False)
     ):
-        sampler = old.ChunkedSampler(range(n), chunksize=chunksize, seed=seed, shuffle=shuffle, shufflefirst=first)
-        for epoch in range(3):
-            order = list(sampler)
-            kwargs = {"chunksize": chunksize, "seed": seed, "shuffle": shuffle, "shufflefirst": first}
-            cases.append(
-                {
-                    "kind": "ChunkedSampler",
-                    "n": n,
-                    "kwargs": kwargs,
-                    "epoch": epoch,
-                    "head": order[:5],
-                    "digest": digest(order),
-                }
-            )
+        kwargs = {"chunksize": chunksize, "seed": seed, "shuffle": shuffle, "shufflefirst": first}
+        cases += cases_of(old.ChunkedSampler(range(n), **kwargs), "ChunkedSampler", n, kwargs)  # type: ignore[arg-type]
     for lengths, seed, first in itertools.product(([], [3], [3, 0, 4, 10]), (0, 5), (True, False)):
-        sampler = old.ShardListSampler(None, lengths=lengths, seed=seed, shufflefirst=first)
-        for epoch in range(3):
-            order = list(sampler)
-            kwargs = {"lengths": lengths, "seed": seed, "shufflefirst": first}
-            cases.append(
-                {
-                    "kind": "ShardListSampler",
-                    "n": 0,
-                    "kwargs": kwargs,
-                    "epoch": epoch,
-                    "head": order[:5],
-                    "digest": digest(order),
-                }
-            )
+        options = {"lengths": lengths, "seed": seed, "shufflefirst": first}
+        cases += cases_of(old.ShardListSampler(None, **options), "ShardListSampler", 0, options)  # type: ignore[arg-type]
     Path(__file__).with_name("golden.json").write_text(json.dumps(cases, indent=0))
 
 

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.multiprocessing.spawn import spawn
 from torch.utils.data import DataLoader, DistributedSampler
 
 import wids
@@ -127,7 +128,7 @@ def test_the_rank_comes_from_arguments_environment_or_is_the_only_one(monkeypatc
 
 
 @pytest.mark.parametrize("kwargs", [{"rank": 1}, {"num_replicas": 2}])
-def test_half_a_rank_is_an_error(kwargs: dict[str, int]) -> None:
+def test_half_a_rank_is_an_error(kwargs: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="give both"):
         len(DistributedChunkedSampler(range(10), **kwargs))
 
@@ -183,7 +184,7 @@ def test_ranks_of_a_real_process_group_are_found(tmp_path: Path) -> None:
     for name in ("RANK", "WORLD_SIZE"):
         os.environ.pop(name, None)
 
-    torch.multiprocessing.spawn(_find_rank, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    spawn(_find_rank, args=(str(tmp_path),), nprocs=2)
 
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     assert found == [[0, [0, 1, 2, 3, 4]], [1, [5, 6, 7, 8, 9]]]
