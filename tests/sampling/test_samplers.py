@@ -9,10 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.multiprocessing.spawn import spawn
 from torch.utils.data import DataLoader, DistributedSampler
@@ -47,6 +48,7 @@ def test_every_order_is_that_of_0_1_11() -> None:
 def test_ranks_are_equal_and_together_see_everything(
     n: int, ranks: int, chunksize: int, epoch: int, shuffle: bool, drop_last: bool, even: bool, repartition: bool
 ) -> None:
+    assume((even or not drop_last) and (shuffle or not repartition))
     orders = []
     for rank in range(ranks):
         sampler = DistributedChunkedSampler(
@@ -97,10 +99,64 @@ def test_an_iterator_that_is_thrown_away_uses_up_nothing() -> None:
     assert list(sampler) == list(ChunkedSampler(range(100), chunksize=10))
 
 
-def test_over_epochs_a_rank_sees_everything_when_repartitioned() -> None:
-    sampler = DistributedChunkedSampler(range(64), num_replicas=4, rank=1, chunksize=4, repartition_each_epoch=True)
+@pytest.mark.parametrize("chunksize", [1, 4, 30, 64, None])
+@pytest.mark.parametrize("rank", range(4))
+def test_over_epochs_a_rank_sees_everything_when_repartitioned(rank: int, chunksize: int | None) -> None:
+    sampler = DistributedChunkedSampler(
+        range(64), num_replicas=4, rank=rank, chunksize=chunksize, repartition_each_epoch=True
+    )
 
-    assert set(chain.from_iterable(list(sampler) for _ in range(40))) == set(range(64))
+    assert set(chain.from_iterable(list(sampler) for _ in range(60))) == set(range(64))
+
+
+@pytest.mark.parametrize("chunksize", [1, 4, 11, None])
+def test_what_drop_last_leaves_out_changes_when_repartitioned(chunksize: int | None) -> None:
+    ranks = [
+        DistributedChunkedSampler(
+            range(11), num_replicas=4, rank=rank, chunksize=chunksize, drop_last=True, repartition_each_epoch=True
+        )
+        for rank in range(4)
+    ]
+
+    epochs = [set(chain.from_iterable(list(sampler) for sampler in ranks)) for _ in range(60)]
+
+    assert {len(epoch) for epoch in epochs} == {8}
+    assert set.union(*({*range(11)} - epoch for epoch in epochs)) == set(range(11))
+
+
+@pytest.mark.parametrize(("shufflefirst", "same"), [(False, True), (True, False)])
+def test_repartition_leaves_chunks_in_place_in_epoch_0_unless_shufflefirst(shufflefirst: bool, same: bool) -> None:
+    def lane_of(rank: int, repartition: bool) -> list[int]:
+        return sorted(
+            DistributedChunkedSampler(
+                range(100), num_replicas=4, rank=rank, chunksize=10, shufflefirst=shufflefirst,
+                repartition_each_epoch=repartition,
+            )
+        )  # fmt: skip
+
+    assert all(lane_of(rank, True) == lane_of(rank, False) for rank in range(4)) == same
+
+
+def test_an_empty_lane_takes_its_neighbours_when_repartitioned() -> None:
+    lanes = []
+    for rank in range(8):
+        sampler = DistributedChunkedSampler(
+            range(9), num_replicas=8, rank=rank, chunksize=4, shufflefirst=True, repartition_each_epoch=True
+        )
+        lanes.append(list(sampler))
+
+    assert lanes[5] == lanes[6] == lanes[7] == lanes[4]
+    assert set(chain.from_iterable(lanes)) == set(range(9))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"drop_last": True, "even": False}, {"repartition_each_epoch": True, "shuffle": False}],
+    ids=["drop_last but every sample", "other chunks but no shuffle"],
+)
+def test_arguments_that_contradict_each_other_are_an_error(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="give one of them"):
+        DistributedChunkedSampler(range(10), **options)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -127,6 +183,51 @@ def test_the_rank_comes_from_arguments_environment_or_is_the_only_one(monkeypatc
     assert list(DistributedChunkedSampler(data, rank=0, shuffle=False)) == [0, 1, 2, 3, 4]
 
 
+def test_one_replica_is_only_believed_until_there_are_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = DistributedChunkedSampler(range(10), shuffle=False)
+
+    alone = list(sampler)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    assert alone == list(range(10))
+    assert list(sampler) == list(pickle.loads(pickle.dumps(sampler))) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
+def test_a_rank_in_the_environment_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv(name, "x")
+
+    with pytest.raises(ValueError, match=f"{name} is 'x'; it must be a whole number"):
+        len(DistributedChunkedSampler(range(10)))
+
+
+def test_setting_the_epoch_is_set_epoch() -> None:
+    for sampler in (ChunkedSampler(range(50), chunksize=10), ShardListSampler(None, lengths=[20, 30])):
+        orders = [list(sampler) for _ in range(4)]
+        assert sampler.epoch == 4
+
+        sampler.epoch = 3
+
+        assert list(sampler) == orders[3]
+        assert sampler.epoch == 4
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    lengths = np.array([3, 0, 4])
+
+    assert list(ChunkedSampler(range(9), num_samples=np.int64(4), shuffle=False)) == [0, 1, 2, 3]  # type: ignore[arg-type]
+    assert list(ShardListSampler(None, lengths=lengths)) == list(ShardListSampler(None, lengths=[3, 0, 4]))  # type: ignore[arg-type]
+
+
+def test_0_1_11s_length_attribute_is_there() -> None:
+    assert ChunkedSampler(range(9)).dslength_per_replica == 9
+    assert ChunkedSampler(range(9), dslength_per_replica=4).dslength_per_replica == 4
+    assert DistributedChunkedSampler(range(9), num_replicas=2, rank=1).dslength_per_replica == 5
+
+
 @pytest.mark.parametrize("kwargs", [{"rank": 1}, {"num_replicas": 2}])
 def test_half_a_rank_is_an_error(kwargs: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="give both"):
@@ -140,10 +241,28 @@ def test_half_a_rank_is_an_error(kwargs: dict[str, Any]) -> None:
         lambda: ChunkedSampler(range(10), num_samples=11),
         lambda: ChunkedSampler(range(10), num_samples=(3, 2)),
         lambda: ChunkedSampler(range(10), chunksize=0),
+        lambda: ChunkedSampler(range(10), num_samples=-1),
+        lambda: ShardListSampler(None, lengths=[3, -1]),
     ],
 )
 def test_numbers_out_of_range_are_errors(make_wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"is \(?\d"):
+    with pytest.raises(ValueError, match=r"(is|has) \(?-?\d"):
+        make_wrong()
+
+
+@pytest.mark.parametrize(
+    "make_wrong",
+    [
+        lambda: DistributedChunkedSampler(range(10), rank="0", num_replicas=2),  # type: ignore[arg-type]
+        lambda: DistributedChunkedSampler(range(10), rank=0, num_replicas=2.0),  # type: ignore[arg-type]
+        lambda: ChunkedSampler(range(10), num_samples=(0, 2.5)),  # type: ignore[arg-type]
+        lambda: ChunkedSampler(range(10), chunksize=1e6),  # type: ignore[arg-type]
+        lambda: ShardListSampler(None, lengths=[1.5]),  # type: ignore[list-item]
+        lambda: ChunkedSampler(range(10)).set_epoch("1"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_whole_number_is_an_error(make_wrong: Any) -> None:
+    with pytest.raises(TypeError, match="must be a whole number"):
         make_wrong()
 
 
@@ -155,15 +274,28 @@ def test_it_is_a_distributed_sampler_and_pickles() -> None:
     assert list(pickle.loads(pickle.dumps(sampler))) == list(sampler)
 
 
-def test_chunks_default_to_eight_shards() -> None:
-    class Sharded:
-        lengths = [10] * 20
+class Sharded:
+    def __init__(self, lengths: Any, length: int) -> None:
+        self.lengths = lengths
+        self.length = length
 
-        def __len__(self) -> int:
-            return 200
+    def __len__(self) -> int:
+        return self.length
 
-    assert DistributedChunkedSampler(Sharded()).chunksize == 80
-    assert DistributedChunkedSampler(range(3)).chunksize == 1_000_000
+
+@pytest.mark.parametrize(
+    ("dataset", "chunksize"),
+    [
+        (Sharded([10] * 20, 200), 80),
+        (Sharded(np.full(20, 10), 200), 80),
+        (Sharded([10] * 20, 7), 1_000_000),
+        (Sharded([], 0), 1_000_000),
+        (range(3), 1_000_000),
+    ],
+    ids=["list", "array", "lengths of something else", "no shards", "no lengths"],
+)
+def test_chunks_default_to_eight_shards(dataset: Any, chunksize: int) -> None:
+    assert DistributedChunkedSampler(dataset).chunksize == chunksize
 
 
 def test_iterate_ranges_shuffles_only_what_is_asked() -> None:

@@ -103,31 +103,31 @@ def fill_lane(span: Span, num_samples_span: Span, length: int) -> Span:
     return low, last
 
 
-def repartition(chunks: list[Span], num_lanes: int, lane: int, length: int, rng: random.Random) -> list[Span]:
-    """Return a lane's chunks after all chunks were permuted, laid end to end and cut into equal lanes.
+def repartition(chunks: list[Span], num_lanes: int, lane: int, length: int, turn: int) -> list[Span]:
+    """Return a lane's chunks after all chunks were laid end to end in a ring, which is cut into equal lanes.
 
-    A chunk that straddles two lanes is cut.
+    A chunk that straddles two lanes is cut. The last lane is short where the chunks are not enough.
 
     Args:
-        chunks: Of the whole dataset.
+        chunks: Of the whole dataset, in their order in the ring.
         num_lanes: How many lanes there are.
         lane: Which one.
         length: Indices per lane.
-        rng: Where the permutation comes from; the same for all lanes.
+        turn: Where lane 0 begins in the ring, in indices; without it a chunk larger than a lane would always be cut at
+            the same places.
 
     Examples:
-        >>> class Unshuffled(random.Random):
-        ...     def shuffle(self, x): pass
-        >>> repartition([(0, 4), (4, 8), (8, 10)], 2, 0, 5, Unshuffled())
-        [(0, 4), (4, 5)]
+        >>> [repartition([(4, 8), (0, 4), (8, 10)], 2, lane, 5, 0) for lane in range(2)]
+        [[(4, 8), (0, 1)], [(1, 4), (8, 10)]]
+        >>> [repartition([(4, 8), (0, 4), (8, 10)], 2, lane, 5, 3) for lane in range(2)]
+        [[(7, 8), (0, 4)], [(8, 10), (4, 7)]]
     """
     assert 0 <= lane < num_lanes, "the sampler checks its rank"
-    order = list(chunks)
-    rng.shuffle(order)
-    begin, end = lane * length, (lane + 1) * length
+    total = sum(stop - start for start, stop in chunks)
+    begin, end = turn + lane * length, min(turn + (lane + 1) * length, turn + total)
     parts = []
     place = 0
-    for start, stop in order:
+    for start, stop in chunks * 2:  # twice round: lanes end at most one round after they begin
         low, high = max(begin, place), min(end, place + stop - start)
         if low < high:
             parts.append((start + low - place, start + high - place))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from itertools import accumulate, pairwise
+from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
 from wids.sampling.order import Span, epoch_rng, iterate_ranges, split_chunks
@@ -24,24 +25,33 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
     """
 
     seed: int
-    epoch: int
 
     def _start(self, seed: int) -> None:
         self.seed = seed
-        self.epoch = 0
+        self._epoch = 0
         self._next_epoch = 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the latest iterator that has begun, the next one when that has ended; setting is `set_epoch`."""
+        return self._epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.set_epoch(epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iterator yield this epoch."""
-        self.epoch = epoch
-        self._next_epoch = epoch
+        self._epoch = self._next_epoch = whole_number("epoch", epoch)
 
     def __iter__(self) -> Iterator[int]:
         # The body of a generator runs at its first next().
         epoch = self._next_epoch
-        self.epoch = epoch
+        self._epoch = epoch
         self._next_epoch = epoch + 1
         yield from self._indices(epoch)
+        if self._epoch == epoch:
+            self._epoch = self._next_epoch
 
     @abstractmethod
     def _indices(self, epoch: int) -> Iterator[int]:
@@ -75,6 +85,7 @@ class ChunkedSampler(EpochSampler):
         shufflefirst: bool = False,
         dslength_per_replica: int = -1,
     ) -> None:
+        chunksize = whole_number("chunksize", chunksize)
         if chunksize < 1:
             raise ValueError(f"chunksize is {chunksize}; it must be at least 1")
         self._start(seed)
@@ -85,20 +96,25 @@ class ChunkedSampler(EpochSampler):
         self._span = find_span(dataset, num_samples)
         self._told_length = dslength_per_replica
 
+    @property
+    def dslength_per_replica(self) -> int:
+        """What `len` says, as 0.1.11 calls it."""
+        return len(self)
+
     def __len__(self) -> int:
         start, stop = self._span
         return self._told_length if self._told_length > 0 else stop - start
 
     def _indices(self, epoch: int) -> Iterator[int]:
-        return self._walk(split_chunks(self._span, self.chunksize), epoch)
-
-    def _walk(self, chunks: Sequence[Span], epoch: int) -> Iterator[int]:
         return iterate_ranges(
-            chunks,
+            split_chunks(self._span, self.chunksize),
             epoch_rng(self.seed, epoch),
             indexshuffle=self.shuffle,
-            shardshuffle=self.shuffle and (self.shufflefirst or epoch > 0),
+            shardshuffle=self._moves_chunks(epoch),
         )
+
+    def _moves_chunks(self, epoch: int) -> bool:
+        return self.shuffle and (self.shufflefirst or epoch > 0)
 
 
 class ShardListSampler(EpochSampler):
@@ -109,6 +125,9 @@ class ShardListSampler(EpochSampler):
         lengths: Instead of the dataset's.
         seed: Of the order; for a seed and an epoch it is that of 0.1.11.
         shufflefirst: Shuffle the order of the shards in epoch 0 too.
+
+    Raises:
+        ValueError: A length is negative.
     """
 
     def __init__(
@@ -117,7 +136,11 @@ class ShardListSampler(EpochSampler):
         self._start(seed)
         self.dataset = dataset
         self.shufflefirst = shufflefirst
-        self.lengths = list(dataset.lengths if lengths is None else lengths)
+        self.lengths = [
+            whole_number("a length", length) for length in (dataset.lengths if lengths is None else lengths)
+        ]
+        if self.lengths and min(self.lengths) < 0:
+            raise ValueError(f"lengths has {min(self.lengths)}; a shard has at least 0 samples")
         self._ranges = list(pairwise(accumulate(self.lengths, initial=0)))
 
     def __len__(self) -> int:
@@ -144,7 +167,22 @@ def find_span(dataset: Sized, num_samples: int | tuple[int, int] | None) -> Span
     length = len(dataset)
     if num_samples is None:
         return 0, length
-    start, stop = (0, num_samples) if isinstance(num_samples, int) else num_samples
+    try:
+        start, stop = 0, as_index(num_samples)  # type: ignore[arg-type]  # numpy's whole numbers too
+    except TypeError:
+        start, stop = (whole_number("num_samples", bound) for bound in num_samples)  # type: ignore[union-attr]
     if not 0 <= start <= stop <= length:
         raise ValueError(f"num_samples is {num_samples}, but the dataset has the indices 0 to {length - 1}")
     return start, stop
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Return a whole number of any kind, numpy's too, as an int.
+
+    Raises:
+        TypeError: It is none.
+    """
+    try:
+        return as_index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; it must be a whole number") from None
