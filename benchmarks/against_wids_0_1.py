@@ -78,9 +78,8 @@ def measure(side: str, name: str) -> None:
     """Measure one side in this process, and print what was found as JSON."""
     if side == "old":
         sys.path.insert(0, str(OLD))
-        from wids.wids import IndexedTarSamples
-
         import wids
+        from wids.wids import IndexedTarSamples
     else:
         import wids
         from wids import IndexedTarSamples

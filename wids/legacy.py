@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wids.indexed import IndexedTarSamples
 from wids.source import MmapSource
-from wids.tar import scan_members, split_names
+from wids.tar import find_dot, scan_members
 from wids.tar.reader import read_member
 
 if TYPE_CHECKING:
@@ -82,10 +82,9 @@ def splitname(fname: str) -> tuple[str | None, str | None]:
         (('a/b.c/x', '.seg.png'), (None, None))
     """
     name = fname.encode("utf-8", "surrogateescape")
-    places, dots = split_names([name])
-    if not len(places):
+    dot = find_dot(name)
+    if dot is None:
         return None, None
-    dot = int(dots[0])
     return name[:dot].decode("utf-8", "surrogateescape"), name[dot:].decode("utf-8", "surrogateescape")
 
 

@@ -151,7 +151,7 @@ def test_each_fault_is_named_with_its_place(content: bytes, message: str) -> Non
         load_descriptor("d.json", fetch=lambda _: content)
 
 
-WRONG = [None, True, 1.5, -1, "", [], {}, "x"]
+WRONG: list[Any] = [None, True, 1.5, -1, "", [], {}, "x"]
 RIGHT = {
     "wids_version": 1,
     "name": "n",
@@ -184,7 +184,7 @@ def test_a_wrong_value_at_any_depth_is_a_descriptor_error_or_allowed(place: tupl
 
 
 def test_an_empty_folder_and_an_empty_pattern_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(DescriptorError, match="holds no .tar shards"):
+    with pytest.raises(DescriptorError, match=r"holds no \.tar shards"):
         load(tmp_path)
     with pytest.raises(DescriptorError, match="nothing matches"):
         load(f"{tmp_path}/*.tar")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from io import BufferedReader
     from types import TracebackType
-    from typing import Literal
+    from typing import Literal, SupportsIndex
 
     from typing_extensions import Self
 
@@ -149,7 +149,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     @overload
     def __getitem__(self, index: slice) -> Self: ...
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: SupportsIndex) -> Any: ...
     def __getitem__(self, index: Any) -> Any:
         """Return one sample, or for a slice a view.
 

@@ -1,17 +1,19 @@
 """Tar shards: where each sample's bytes lie, and reading them."""
 
-from wids.tar.index import TarIndex, build_index, group_members, split_names
+from wids.tar.index import TarIndex, build_index, group_members
 from wids.tar.members import Members, scan_members
+from wids.tar.names import Names, find_dot
 from wids.tar.reader import MemberFile, MemberLocation, TarReader
 
 __all__ = [
     "MemberFile",
     "MemberLocation",
     "Members",
+    "Names",
     "TarIndex",
     "TarReader",
     "build_index",
+    "find_dot",
     "group_members",
     "scan_members",
-    "split_names",
 ]

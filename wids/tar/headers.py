@@ -14,19 +14,26 @@ from wids.errors import TarFormatError
 BLOCK = 512
 """Bytes of a header, and the unit to which a member's data is padded."""
 
-REGULAR_TYPES = b"\x0070"
-"""Type flags of files: old and new regular ones, and contiguous ones, which every reader takes for regular."""
-
 HARD_LINK = b"1"
 WITHOUT_DATA = b"123456"
 """Type flags after whose header no data follows, whatever the size says: links, devices, directories, pipes."""
+WITH_OTHER_DATA = b"ADEIMNV"
+"""Type flags of what is no file but has data: Solaris' and star's attributes, GNU's dumps, volumes and old long names.
 
-GNU_SPARSE = b"S"
+Every type that is not named here is a file: POSIX has readers treat unknown ones as regular.
+"""
+
+SPARSE = b"S"
+"""A sparse file of GNU's old format, or star's."""
 GNU_LONG_NAME = b"L"
 GNU_LONG_LINK = b"K"
 PAX_LOCAL = (b"x", b"X")
 """Type flags of a header that describes the next member; `X` is Solaris'."""
 PAX_GLOBAL = b"g"
+
+_BASE_256 = 0x80
+_GNU_MAGIC = b"ustar  \0"
+_STAR_MAGIC = b"tar\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +99,8 @@ def _parse_field(block: bytes, what: str, where: slice, offset: int, file: str) 
 def parse_number(field: bytes) -> int:
     r"""Return a number as header fields hold it: octal digits, or GNU's base 256.
 
-    Blanks around the digits are skipped, a NUL or blank ends them, and an empty field is 0. A leading NUL, which a
-    writer left whose preceding field overflowed, is skipped, as in GNU tar.
+    Blanks around the digits are skipped, a NUL ends them, and an empty field is 0. A leading NUL, which a writer left
+    whose preceding field overflowed, is skipped, as in GNU tar.
 
     Raises:
         ValueError: The field is anything else, or negative.
@@ -104,10 +111,8 @@ def parse_number(field: bytes) -> int:
         >>> parse_number(b"\x80" + (9 << 30).to_bytes(11, "big"))
         9663676416
     """
-    if field[0] & 0x80:
-        if field[0] & 0x40:
-            raise ValueError("negative")
-        return int.from_bytes(bytes([field[0] & 0x3F]) + field[1:], "big")
+    if field[0] == _BASE_256:
+        return int.from_bytes(field[1:], "big")
     if field[0] == 0:
         field = field[1:]
     digits = cut_at_nul(field).strip(b" \t")
@@ -126,11 +131,25 @@ def cut_at_nul(field: bytes) -> bytes:
 def join_name(block: bytes) -> bytes:
     """Return the path in a header block, prefix included."""
     name = cut_at_nul(block[:100])
-    # Only POSIX headers have a prefix; GNU's have times there, and star's end the prefix earlier to make room for them.
-    if block[257:263] != b"ustar\0":
+    if block[257:262] != b"ustar" or (block[257:265] == _GNU_MAGIC and not _has_go_prefix(block)):
         return name
-    prefix = cut_at_nul(block[345:476] if block[508:512] == b"tar\0" else block[345:500])
+    prefix = cut_at_nul(block[345:476] if is_star(block) else block[345:500])
     return prefix + b"/" + name if prefix else name
+
+
+def is_star(block: bytes) -> bool:
+    """Tell whether star wrote a header; its prefix ends earlier than POSIX', to make room for times."""
+    return block[508:512] == _STAR_MAGIC
+
+
+def _has_go_prefix(block: bytes) -> bool:
+    """Tell whether a header of GNU's format has a prefix, as Go before 1.8 wrote it, where GNU has two times."""
+    try:
+        parse_number(block[345:357])
+        parse_number(block[357:369])
+    except ValueError:
+        return cut_at_nul(block[345:500]).isascii()
+    return False
 
 
 def padded(size: int) -> int:

@@ -8,20 +8,20 @@ sample costs a few numbers and its key.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
-from operator import eq
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from wids.tar.members import scan_members
+from wids.tar.names import Names, number_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from wids.source import Source
-    from wids.tar.extended import Segment
     from wids.tar.members import Members
+    from wids.tar.names import NameBlock
+    from wids.tar.sparse import Segment
 
 _T = TypeVar("_T")
 
@@ -77,80 +77,89 @@ def group_members(members: Members) -> TarIndex:
 
     Directories, and files without a field (`README`, `.DS_Store`, macOS' `._0001.jpg`), belong to none.
     """
-    places, dots = split_names(members.names)
-    names = members.names if len(places) == len(members.names) else [members.names[p] for p in places.tolist()]
-    keys = [name[:dot] for name, dot in zip(names, dots.tolist(), strict=True)]
-    fields = [name[dot:] for name, dot in zip(names, dots.tolist(), strict=True)]
-    repeats = np.fromiter(map(eq, keys, islice(keys, 1, None)), np.bool_, max(0, len(keys) - 1))
-    firsts = np.flatnonzero(np.concatenate([np.ones(min(1, len(keys)), np.bool_), ~repeats]))
-    starts = np.append(firsts, len(keys))
-    kinds, fields_of_kind = _number_kinds(starts, fields)
-    sample_keys = keys if len(firsts) == len(keys) else [keys[first] for first in firsts.tolist()]
+    grouping = _Grouping()
+    for block in members.names.blocks():
+        grouping.add(block)
+    named = np.concatenate([np.zeros(0, np.bool_), *grouping.named])
+    places = slice(None) if named.all() else np.flatnonzero(named)
+    keys = Names.joined(grouping.keys)
+    starts = np.append(np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *grouping.begins])), named.sum())
+    fields = np.concatenate([np.zeros(0, np.int64), *grouping.fields])
+    kinds, fields_of_kind = _number_kinds(starts, fields, list(grouping.numbers))
     return TarIndex(
         starts=starts,
         offsets=members.offsets[places],
         sizes=members.sizes[places],
         kinds=kinds,
         fields_of_kind=fields_of_kind,
-        key_ends=np.cumsum(np.fromiter(map(len, sample_keys), np.int64, len(sample_keys))),
-        keys=b"".join(sample_keys),
-        sparse=_renumber(members.sparse, places),
-        broken_links=_renumber(members.broken_links, places),
+        key_ends=keys.ends,
+        keys=keys.text.tobytes(),
+        sparse=_renumber(members.sparse, named),
+        broken_links=_renumber(members.broken_links, named),
         has_end_blocks=members.has_end_blocks,
         bytes_after_end=members.bytes_after_end,
     )
 
 
-def split_names(names: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the dot that ends each key: the first one of the basename, unless the basename begins with it.
+class _Grouping:
+    """What is learnt from the names, block by block."""
 
-    Returns:
-        `(num_named,)` int64, which of `names` have a key and a field; `(num_named,)` int64, the place of the dot in each.
+    def __init__(self) -> None:
+        self.named: list[NDArray[np.bool_]] = []
+        """`(num_names,)` bool per block, whether a member belongs to a sample."""
+        self.begins: list[NDArray[np.bool_]] = []
+        """`(num_named,)` bool per block, whether a member is its sample's first."""
+        self.fields: list[NDArray[np.int64]] = []
+        """`(num_named,)` int64 per block, number of each field."""
+        self.keys: list[Names] = []
+        """Of the samples that begin in each block."""
+        self.numbers: dict[bytes, int] = {}
+        """Number of each field, in order of first occurrence."""
+        self._last_key: bytes | None = None
 
-    Examples:
-        >>> places, dots = split_names([b"a/b.c/x.seg.png", b"README", b"._x.png"])
-        >>> places.tolist(), dots.tolist()
-        ([0], [7])
+    def add(self, block: NameBlock) -> None:
+        dots, named = block.find_dots()
+        self.named.append(named)
+        if not named.all():
+            block, dots = block.rows(named), dots[named]
+        if not len(dots):
+            return
+        numbers, fields = block.rests(dots).number()
+        of_field = [self.numbers.setdefault(field, len(self.numbers)) for field in fields]
+        self.fields.append(np.array(of_field)[numbers])
+        keys = block.starts(dots)
+        begins = np.concatenate([[keys.name(0) != self._last_key], ~keys.repeat_previous()])
+        self._last_key = keys.name(-1)
+        self.begins.append(begins)
+        self.keys.append(keys.names(begins))
+
+
+def _number_kinds(
+    starts: NDArray[np.int64], fields: NDArray[np.int64], names: list[bytes]
+) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
+    """Give each distinct list of fields a number.
+
+    Args:
+        starts: `(num_samples + 1,)`, number of each sample's first member.
+        fields: `(num_members,)`, number of each member's field.
+        names: Of the fields, by number.
     """
-    lengths = np.fromiter(map(len, names), np.int64, len(names))
-    ends = np.cumsum(lengths)
-    begins = ends - lengths
-    text = np.frombuffer(b"".join(names), np.uint8)
-    # One slash and one dot beyond the end stand for "none", so that every search below finds something.
-    slashes = np.concatenate([[-1], np.flatnonzero(text == ord("/"))])
-    dots = np.append(np.flatnonzero(text == ord(".")), len(text))
-    basenames = np.maximum(begins, slashes[np.searchsorted(slashes, ends) - 1] + 1)
-    first_dots = dots[np.searchsorted(dots, basenames)]
-    places = np.flatnonzero((first_dots < ends) & (first_dots > basenames))
-    return places, (first_dots - begins)[places]
-
-
-def _number_kinds(starts: NDArray[np.int64], fields: list[bytes]) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
-    """Give each distinct list of fields a number, one place of the lists after the other."""
-    table = {field: number for number, field in enumerate(dict.fromkeys(fields))}
-    numbers = np.fromiter(map(table.__getitem__, fields), np.int64, len(fields))
-    texts = [field.decode("utf-8", "surrogateescape") for field in table]
-    kinds = np.zeros(len(starts) - 1, np.int64)
+    texts = [name.decode("utf-8", "surrogateescape") for name in names]
+    kinds = np.zeros(len(starts) - 1, np.int32)
+    fields_of_kind: list[tuple[str, ...]] = []
     counts = np.diff(starts)
-    rows = np.arange(len(kinds))
-    place = 0
-    while len(rows):
-        # A sample's kind so far and its next field make its new kind; samples without a next field keep theirs.
-        pairs = kinds[rows] * (len(table) + 1) + numbers[starts[rows] + place] + 1
-        _, kinds_of_rows = np.unique(pairs, return_inverse=True)
-        kinds[rows] = kinds_of_rows + kinds.max() + 1
-        place += 1
-        rows = rows[counts[rows] > place]
-    _, firsts, kinds = np.unique(kinds, return_index=True, return_inverse=True)
-    fields_of_kind = [
-        tuple(texts[number] for number in numbers[starts[first] : starts[first + 1]].tolist()) for first in firsts
-    ]
-    return kinds.astype(np.int32), fields_of_kind
+    for count in np.flatnonzero(np.bincount(counts)).tolist():
+        rows = np.flatnonzero(counts == count)
+        lists = fields[starts[rows][:, None] + np.arange(count)]
+        numbers, firsts = number_rows(lists)
+        kinds[rows] = numbers + len(fields_of_kind)
+        fields_of_kind += [tuple(texts[number] for number in lists[first].tolist()) for first in firsts]
+    return kinds, fields_of_kind
 
 
-def _renumber(by_member: dict[int, _T], places: NDArray[np.int64]) -> dict[int, _T]:
+def _renumber(by_member: dict[int, _T], named: NDArray[np.bool_]) -> dict[int, _T]:
     """Return the entries of members that belong to samples, under their numbers among those."""
     if not by_member:
         return {}
-    numbers = {member: number for number, member in enumerate(places.tolist())}
-    return {numbers[member]: value for member, value in by_member.items() if member in numbers}
+    numbers = np.cumsum(named) - 1
+    return {int(numbers[member]): value for member, value in by_member.items() if named[member]}

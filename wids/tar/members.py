@@ -18,29 +18,30 @@ from wids.tar.headers import (
     BLOCK,
     GNU_LONG_LINK,
     GNU_LONG_NAME,
-    GNU_SPARSE,
     HARD_LINK,
     PAX_GLOBAL,
     PAX_LOCAL,
-    REGULAR_TYPES,
+    WITH_OTHER_DATA,
     WITHOUT_DATA,
     Header,
     cut_at_nul,
     padded,
     parse_header,
-    parse_number,
 )
+from wids.tar.names import Names
 from wids.tar.runs import RunFinder
+from wids.tar.sparse import is_sparse, read_sparse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from wids.source import Source
-    from wids.tar.extended import PaxRecords, Segment
+    from wids.tar.extended import PaxRecords
     from wids.tar.runs import Run
+    from wids.tar.sparse import Segment
 
-_MAX_EXTENSION_BYTES = 16 << 20
-"""Of the data of one pax or long-name header; PATH_MAX is 4 KiB, and whole xattrs fit with room to spare."""
+_MAX_EXTENSION_BYTES = 1 << 20
+"""Of the data of one pax or long-name header, as in libarchive and Go; PATH_MAX is 4 KiB, attributes take 64."""
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Members:
     Directories, devices and symbolic links are left out; a hard link has the bytes of its target.
     """
 
-    names: list[bytes]
+    names: Names
     """`(num_members,)`, whole paths as they were stored."""
     offsets: NDArray[np.int64]
     """`(num_members,)` int64, bytes from the start of the shard to the member's first byte."""
@@ -88,14 +89,15 @@ class _Pending:
     name: bytes | None = None
     link: bytes | None = None
     offset: int | None = None
-    """Of the first extension header; None without one."""
+    """Of the first header that describes the next member; None without one."""
 
 
 class _Scan:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._size = source.identity.size
-        self._names: list[bytes] = []
+        self._num_members = 0
+        self._names: list[Names] = []
         self._offsets: list[NDArray[np.int64]] = []
         self._sizes: list[NDArray[np.int64]] = []
         self._sparse: dict[int, list[Segment]] = {}
@@ -120,7 +122,8 @@ class _Scan:
         return self._finish(offset)
 
     def _add_run(self, run: Run) -> None:
-        self._names += run.names
+        self._num_members += len(run.names)
+        self._names.append(run.names)
         self._offsets.append(run.offsets)
         self._sizes.append(run.sizes)
 
@@ -128,7 +131,7 @@ class _Scan:
         has_end_blocks = end + BLOCK <= self._size
         empty = np.zeros(0, np.int64)
         return Members(
-            names=self._names,
+            names=Names.joined(self._names),
             offsets=np.concatenate([empty, *self._offsets]),
             sizes=np.concatenate([empty, *self._sizes]),
             sparse=self._sparse,
@@ -150,7 +153,6 @@ class _Scan:
             header = parse_header(block, offset, self._source.name)
             if not self._read_extension(header, pending):
                 return self._add_member(header, block, pending)
-            pending.offset = header.offset if pending.offset is None else pending.offset
             offset = header.data_offset + padded(header.size)
 
     def _read_header(self, offset: int, pending: _Pending) -> bytes | None:
@@ -169,51 +171,53 @@ class _Scan:
 
     def _read_extension(self, header: Header, pending: _Pending) -> bool:
         """Take what an extension header says into `pending`; return False when `header` is a member's own."""
+        if header.type == PAX_GLOBAL:
+            records = extended.parse_pax(self._payload(header), header.offset, self._source.name)
+            self._globals |= extended.keep_global(records, header.offset, self._source.name)
+            return True
         if header.type in PAX_LOCAL:
             pending.records |= extended.parse_pax(self._payload(header), header.offset, self._source.name)
-        elif header.type == PAX_GLOBAL:
-            records = extended.parse_pax(self._payload(header), header.offset, self._source.name)
-            self._globals |= {key: value for key, value in records.items() if key in _PAX_KEYS}
-            return True
         elif header.type == GNU_LONG_NAME:
             pending.name = cut_at_nul(self._payload(header))
         elif header.type == GNU_LONG_LINK:
             pending.link = cut_at_nul(self._payload(header))
         else:
             return False
+        pending.offset = header.offset if pending.offset is None else pending.offset
         return True
 
     def _add_member(self, header: Header, block: bytes, pending: _Pending) -> int:
         """Add the member that `header` begins, if it is a file; return the offset behind it."""
-        name_of_file = self._source.name
         records = {**self._globals, **pending.records}
-        # An old regular type with a slash at the end of its name is a directory written before there was a type for it.
-        directory = header.type == b"\0" and header.name.endswith(b"/")
-        size = header.size
-        if directory or header.type in WITHOUT_DATA:
-            size = 0
-        else:
-            told = extended.pax_number(records, b"size", header.offset, name_of_file)
-            size = size if told is None else told
-        name = records.get(b"path") or pending.name or header.name
-        start = header.data_offset
+        name = _first_given(records.get(b"path"), pending.name, header.name)
         if header.type == HARD_LINK:
-            self._add_link(name, records.get(b"linkpath") or pending.link or header.link, header)
-        elif header.type == GNU_SPARSE or any(key.startswith(b"GNU.sparse.") for key in records):
-            start = self._add_sparse(name, header, block, size, records)
-        elif header.type in REGULAR_TYPES and not directory:
-            self._add(name, start, size)
-        stop = start + padded(size)
-        if stop > self._size:
-            where = "data" if start + size > self._size else "padding"
-            raise self._damaged(
-                f"the file ends at byte {self._size}, inside the {where} of the member whose header is at byte "
-                f"{header.offset}, which reaches to byte {stop}"
-            )
+            self._add_link(name, _first_given(records.get(b"linkpath"), pending.link, header.link), header)
+            return header.data_offset
+        # An old regular type with a slash at the end of its name is a directory written before there was a type for it.
+        if header.type in WITHOUT_DATA or (header.type == b"\0" and header.name.endswith(b"/")):
+            return header.data_offset
+        told = extended.pax_size(records, header.offset, self._source.name)
+        size = header.size if told is None else told
+        if is_sparse(header, records):
+            return self._add_sparse(name, header, block, size, records)
+        stop = self._check_stop(header, header.data_offset + size)
+        if header.type not in WITH_OTHER_DATA:
+            self._add(name, header.data_offset, size)
         return stop
 
+    def _check_stop(self, header: Header, stop: int) -> int:
+        """Return `stop` and the padding behind it, if the file reaches so far."""
+        if padded(stop) > self._size:
+            where = "data" if stop > self._size else "padding"
+            raise self._damaged(
+                f"the file ends at byte {self._size}, inside the {where} of the member whose header is at byte "
+                f"{header.offset}, which reaches to byte {padded(stop)}"
+            )
+        return padded(stop)
+
     def _add(self, name: bytes, offset: int, size: int) -> None:
-        self._names.append(name)
+        self._num_members += 1
+        self._names.append(Names.of([name]))
         self._offsets.append(np.array([offset], np.int64))
         self._sizes.append(np.array([size], np.int64))
 
@@ -221,7 +225,7 @@ class _Scan:
         """Add a hard link, with the bytes of the latest earlier file of its target's name."""
         self._learn_targets()
         number, offset, size = self._targets.get(_plain_path(target), (-1, header.data_offset, 0))
-        linked = len(self._names)
+        linked = self._num_members
         if number < 0:
             shown = target.decode("utf-8", "backslashreplace")
             self._broken_links[linked] = (
@@ -235,50 +239,27 @@ class _Scan:
 
     def _learn_targets(self) -> None:
         """Note what hard links can be to, among the members added since the last one."""
-        number = len(self._names) - sum(map(len, self._offsets[self._num_target_runs :]))
-        for offsets, sizes in zip(
-            self._offsets[self._num_target_runs :], self._sizes[self._num_target_runs :], strict=True
-        ):
-            for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True):
-                self._targets[_plain_path(self._names[number])] = number, offset, size
+        new = slice(self._num_target_runs, None)
+        number = self._num_members - sum(map(len, self._offsets[new]))
+        for names, offsets, sizes in zip(self._names[new], self._offsets[new], self._sizes[new], strict=True):
+            for name, offset, size in zip(names, offsets.tolist(), sizes.tolist(), strict=True):
+                self._targets[_plain_path(name)] = number, offset, size
                 number += 1
         self._num_target_runs = len(self._offsets)
 
     def _add_sparse(self, name: bytes, header: Header, block: bytes, stored: int, records: PaxRecords) -> int:
-        """Add a sparse member; return where its stored data begins, of which there are `stored` bytes."""
+        """Add a sparse member, of which there are `stored` bytes; return the offset behind it."""
+        self._check_stop(header, header.data_offset + stored)
         try:
-            entries, start, size = self._read_sparse_map(header, block, records)
-            taken = start - header.data_offset if header.type != GNU_SPARSE else 0
-            segments = extended.lay_out_segments(entries, start, stored - taken, size)
+            file = read_sparse(header, block, records, stored, self._read_block)
+        except TarFormatError:
+            raise
         except ValueError as error:
-            if isinstance(error, TarFormatError):
-                raise
-            raise self._damaged(
-                f"the sparse member whose header is at byte {header.offset} has no map: {error}"
-            ) from None
-        self._sparse[len(self._names)] = segments
-        self._add(records.get(b"GNU.sparse.name") or name, start, size)
-        return start if header.type == GNU_SPARSE else header.data_offset
-
-    def _read_sparse_map(
-        self, header: Header, block: bytes, records: PaxRecords
-    ) -> tuple[list[tuple[int, int]], int, int]:
-        """Return the map, the offset of the data and the logical size."""
-        file = self._source.name
-        if header.type == GNU_SPARSE:
-            entries, start = extended.old_gnu_sparse(block, self._read_block, header.offset)
-            return entries, start, parse_number(block[483:495])
-        size = extended.pax_number(records, b"GNU.sparse.realsize", header.offset, file)
-        if size is None:
-            size = extended.pax_number(records, b"GNU.sparse.size", header.offset, file)
-        if size is None:
-            raise ValueError("its size is not given")
-        if b"GNU.sparse.map" in records:
-            return extended.parse_sparse_01(records[b"GNU.sparse.map"]), header.data_offset, size
-        if records.get(b"GNU.sparse.major") != b"1":
-            return [], header.data_offset, size
-        entries, start = extended.parse_sparse_10(self._read_block, header.data_offset)
-        return entries, start, size
+            raise self._damaged(f"the sparse member whose header is at byte {header.offset}: {error}") from None
+        stop = self._check_stop(header, file.stop)
+        self._sparse[self._num_members] = file.segments
+        self._add(_first_given(records.get(b"GNU.sparse.name"), name), file.start, file.size)
+        return stop
 
     def _payload(self, header: Header) -> bytes:
         stop = header.data_offset + header.size
@@ -301,9 +282,9 @@ class _Scan:
         return TarFormatError(f"{self._source.name}: damaged: {what}; fetch or write the shard again")
 
 
-_PAX_KEYS = frozenset(
-    {b"path", b"linkpath", b"size", b"GNU.sparse.name", b"GNU.sparse.map", b"GNU.sparse.size", b"GNU.sparse.realsize"}
-)
+def _first_given(*names: bytes | None) -> bytes:
+    """Return the first name that is not None; an empty one is given, too."""
+    return next(name for name in names if name is not None)
 
 
 def _plain_path(name: bytes) -> bytes:
@@ -314,13 +295,13 @@ def _plain_path(name: bytes) -> bytes:
 
 
 def _count_bytes_after(source: Source, end: int) -> int:
-    """Return how many bytes lie between the first zero block at `end` and the last byte that is not zero."""
-    last = 0
+    """Return how many bytes lie between the end-of-archive blocks, the first at `end`, and the last byte that is not zero."""
     step = 1 << 20
-    for start in range(end, source.identity.size, step):
-        stop = min(start + step, source.identity.size)
+    # From the end of the file: padding is short, what is left out may be long.
+    for stop in range(source.identity.size, end, -step):
+        start = max(end, stop - step)
         view, base = source.window(start, stop)
         part = bytes(view[start - base : stop - base]).rstrip(b"\0")
         if part:
-            last = start + len(part)
-    return max(0, last - end)
+            return start + len(part) - min(end + 2 * BLOCK, start + len(part))
+    return 0

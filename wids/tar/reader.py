@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from wids.source import Source
-    from wids.tar.extended import Segment
     from wids.tar.index import TarIndex
     from wids.tar.members import Members
+    from wids.tar.sparse import Segment
 
 MAX_SPARSE_BYTES = 1 << 30
 """Largest sparse member that is read into memory; `open` streams larger ones."""

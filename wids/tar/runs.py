@@ -19,11 +19,14 @@ import numpy as np
 from wids.errors import TarFormatError
 from wids.tar.extended import parse_pax
 from wids.tar.headers import BLOCK, cut_at_nul, join_name
+from wids.tar.names import Names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from wids.source import Source
+
+    _Words = NDArray[np.integer]
 
 DENSE_STRIDE = 24 << 10
 """Mean bytes from header to header up to which looking at every block is faster than hopping (benchmarks/scan_border.py)."""
@@ -35,19 +38,20 @@ _WORTHWHILE = 16
 """Headers in a run below which numpy costs more than reading them one by one."""
 _LONGEST_PAUSE = 64
 _MAX_PAYLOAD = 64 << 10
+_LONGEST_TIME = 64
+"""Bytes of a pax header that holds nothing but a time."""
 
 _USTAR = int.from_bytes(b"usta", "little")
 _DIRECTORY, _PAX, _LONG_NAME = b"5xL"
 _FOLLOWED_BY_DATA = np.isin(np.arange(256), list(b"\x0007xL"))
 _ORDINARY = _FOLLOWED_BY_DATA | (np.arange(256) == _DIRECTORY)
-_OCTAL_WEIGHTS = 8.0 ** np.arange(10, -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """The files of one run, and where it ends."""
 
-    names: list[bytes]
+    names: Names
     """`(num_members,)`"""
     offsets: NDArray[np.int64]
     """`(num_members,)` int64, bytes from the start of the shard to the member's first byte."""
@@ -64,7 +68,7 @@ class _Candidates:
     starts: NDArray[np.int64]
     """`(num_found,)` int64, bytes from the start of the shard to each block."""
     blocks: NDArray[np.uint8]
-    """`(num_found, 512)` uint8."""
+    """`(num_found, 512)` uint8, a copy."""
     region: NDArray[np.uint8] | None
     """`(num_blocks, 512)` uint8, all blocks from the first candidate on, where they were looked at anyway."""
 
@@ -93,7 +97,7 @@ class RunFinder:
             return None
         dense = self._stride is not None and self._stride <= DENSE_STRIDE and not self._has_lookalikes
         found = self._look(offset, self._stride or 0) if dense else self._hop(offset)
-        run, num_headers = self._parse(found)
+        run, num_headers = self._parse(offset, found)
         if dense and run is not None and num_headers < len(found.starts):
             # The next header is none of the candidates behind the run: they were data.
             self._has_lookalikes = run.stop not in found.starts[num_headers:]
@@ -145,20 +149,22 @@ class RunFinder:
             except ValueError:
                 break
             offset += BLOCK + (size + BLOCK - 1) // BLOCK * BLOCK
-        matrix = np.frombuffer(b"".join(blocks), np.uint8).reshape(-1, BLOCK)
+        matrix = np.frombuffer(bytearray().join(blocks), np.uint8).reshape(-1, BLOCK)
         return _Candidates(np.array(starts, np.int64), matrix, None)
 
     # Proof and columns
 
-    def _parse(self, found: _Candidates) -> tuple[Run | None, int]:
-        """Return the run that the first of these candidates make, and how many headers it has."""
+    def _parse(self, offset: int, found: _Candidates) -> tuple[Run | None, int]:
+        """Return the run of these candidates that begins at `offset`, and how many headers it has."""
         starts, blocks = found.starts, found.blocks
         types = blocks[:, 156]
-        sizes, is_number = _parse_octal(blocks[:, 124:136])
+        words = blocks.view("<u4")
+        sizes, is_number = _read_sizes(words)
         stops = starts + BLOCK + np.where(_FOLLOWED_BY_DATA[types], (sizes + BLOCK - 1) // BLOCK * BLOCK, 0)
-        good = is_number & _ORDINARY[types] & _has_checksum(blocks) & (blocks[:, 261] == ord("r"))
+        good = is_number & _ORDINARY[types] & _has_checksum(blocks, words) & (blocks[:, 261] == ord("r"))
         good &= stops <= self._size
-        good[1:] &= stops[:-1] == starts[1:]
+        # A header without the magic is no candidate: the chain must begin where it is asked for.
+        good &= np.concatenate([[offset], stops[:-1]])[: len(good)] == starts
         num_headers = len(good) if good.all() else int(good.argmin())
         num_headers = _end_with_member(types[:num_headers])
         given: dict[int, bytes] = {}
@@ -185,7 +191,7 @@ class RunFinder:
                 return int(row)
             view, base = window(start, start + size)
             payload = bytes(view[start - base : start - base + size])
-            name = cut_at_nul(payload) if types[row] == _LONG_NAME else _name_alone(payload)
+            name = (cut_at_nul(payload) or None) if types[row] == _LONG_NAME else _name_alone(payload)
             if name is None:
                 return int(row)
             if name:
@@ -212,21 +218,21 @@ def _is_extension(types: NDArray[np.uint8]) -> NDArray[np.bool_]:
 def _hold_one_mtime(found: _Candidates, rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which of these pax headers hold a time and nothing else, as Python's writers make one for each member.
 
-    Only headers of the most usual size are looked at, and only where their data is at hand.
+    Only those are looked at whose data is at hand.
     """
     is_time = np.zeros(len(rows), np.bool_)
     if found.region is None or not len(rows):
         return is_time
     following = (found.starts[rows] - found.starts[0]) // BLOCK + 1
-    usual = int(np.bincount(np.minimum(sizes, BLOCK + 1)).argmax())
-    record = np.frombuffer(b"%d mtime=" % usual, np.uint8)
-    same = np.flatnonzero((sizes == usual) & (following < len(found.region)))
-    if not len(record) < usual <= BLOCK or not len(same):
-        return is_time
-    payloads = found.region[following[same], :usual]
-    begins = (payloads[:, : len(record)] == record).all(axis=1)
-    ends = (payloads == ord("\n")).argmax(axis=1) == usual - 1
-    is_time[same] = begins & ends & (found.blocks[rows[same], 156] == _PAX)
+    is_pax = (found.blocks[rows, 156] == _PAX) & (following < len(found.region))
+    # Fractions of a second have up to nine digits or so, hence there are few sizes.
+    for size in np.flatnonzero(np.bincount(sizes[is_pax & (sizes < _LONGEST_TIME)])).tolist():
+        record = np.frombuffer(b"%d mtime=" % size, np.uint8)
+        if len(record) < size:
+            same = np.flatnonzero(is_pax & (sizes == size))
+            payloads = found.region[following[same], :size]
+            begins = (payloads[:, : len(record)] == record).all(axis=1)
+            is_time[same] = begins & ((payloads == ord("\n")).argmax(axis=1) == size - 1)
     return is_time
 
 
@@ -236,43 +242,60 @@ def _name_alone(payload: bytes) -> bytes | None:
         records = parse_pax(payload, 0, "")
     except TarFormatError:
         return None  # read again one by one, where the error can name its place
-    path = records.pop(b"path", b"")
-    if any(key in {b"size", b"linkpath"} or key.startswith(b"GNU.sparse.") for key in records):
+    path = records.pop(b"path", None)
+    if path == b"" or records:
         return None
-    return path
+    return path or b""
 
 
-def _parse_octal(fields: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the numbers in `(n, 12)` fields of 11 octal digits and an end, and which fields are of that form."""
-    digits = fields[:, :11] - np.uint8(ord("0"))
-    end = fields[:, 11]
-    is_number = (digits < 8).all(axis=1) & ((end == 0) | (end == ord(" ")))
-    return (digits @ _OCTAL_WEIGHTS).astype(np.int64), is_number
+def _read_sizes(words: _Words) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the sizes in `(n, 128)` words of headers, and which are of the usual form: 11 digits, then NUL or blank."""
+    high, high_usual = _four_digits(words[:, 31])
+    middle, middle_usual = _four_digits(words[:, 32])
+    last = words[:, 33]
+    low, low_usual = _four_digits(last << 8 | ord("0"))
+    end = last >> 24
+    sizes: NDArray[np.int64] = high.astype(np.int64) << 21 | middle << 9 | low
+    usual: NDArray[np.bool_] = high_usual & middle_usual & low_usual & ((end == 0) | (end == ord(" ")))
+    return sizes, usual
 
 
-def _has_checksum(blocks: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Tell which blocks have the checksum that they say, in its usual form of six octal digits."""
-    field = blocks[:, 148:156]
-    digits = field[:, :6] - np.uint8(ord("0"))
-    ends = field[:, 6:]
-    usual = (digits < 8).all(axis=1) & ((ends == 0) | (ends == ord(" "))).all(axis=1)
-    expected = blocks.sum(axis=1, dtype=np.uint32) - field.sum(axis=1, dtype=np.uint32) + 8 * ord(" ")
-    right: NDArray[np.bool_] = usual & (digits @ _OCTAL_WEIGHTS[-6:] == expected)
+def _four_digits(words: _Words) -> tuple[_Words, NDArray[np.bool_]]:
+    """Return the numbers in `(n,)` words of four octal digits, the first in the lowest byte, and which words are such."""
+    usual: NDArray[np.bool_] = words & 0xF8F8F8F8 == 0x30303030
+    return (words & 7) << 9 | (words >> 8 & 7) << 6 | (words >> 16 & 7) << 3 | words >> 24 & 7, usual
+
+
+def _has_checksum(blocks: NDArray[np.uint8], words: _Words) -> NDArray[np.bool_]:
+    """Tell which headers have the checksum that they say, as six octal digits, then NULs or blanks.
+
+    The field is overwritten with the blanks that it counts as.
+    """
+    high, high_usual = _four_digits(words[:, 37])
+    last = words[:, 38]
+    low, low_usual = _four_digits(last << 16 | int.from_bytes(b"00", "little"))
+    ends = last >> 16
+    usual = high_usual & low_usual & (ends & ~np.uint32(0x2020) == 0)
+    stored = (high << 6) + low
+    words[:, 37:39] = int.from_bytes(b"    ", "little")
+    right: NDArray[np.bool_] = usual & (stored == blocks.sum(axis=1, dtype=np.uint32))
     return right
 
 
-def _read_names(blocks: NDArray[np.uint8], rows: NDArray[np.int64], given: dict[int, bytes]) -> list[bytes]:
+def _read_names(blocks: NDArray[np.uint8], rows: NDArray[np.int64], given: dict[int, bytes]) -> Names:
     """Return the names of the files in these rows, `given` ones before those in the headers."""
-    fields = np.ascontiguousarray(blocks[rows, :100])
-    names: list[bytes] = fields.view("S100").ravel().tolist()
-    if b"\0" in b"".join(names):
-        names = [cut_at_nul(name) for name in names]
-    prefixed = (blocks[rows, 345] != 0) & (blocks[rows, 262] == 0)
-    for place in np.flatnonzero(prefixed).tolist():
-        names[place] = join_name(blocks[rows[place]].tobytes())
-    if given:
-        places = np.searchsorted(rows, np.fromiter(given, np.int64, len(given))).tolist()
-        for (row, name), place in zip(given.items(), places, strict=True):
-            if place < len(rows) and rows[place] == row:
-                names[place] = name
-    return names
+    words = blocks.view(np.uint64)[:, :13]
+    # Columns in which no name has a byte are left out; those are most of them.
+    width = 1 + int(np.flatnonzero(np.bitwise_or.reduce(words, axis=0)).max(initial=0))
+    matrix = words[rows, :width].view(np.uint8)[:, :100]
+    names = Names.of_matrix(matrix)
+    prefixed = np.flatnonzero(blocks[rows, 345])
+    if not len(prefixed) and not given:
+        return names
+    replaced = list(names)
+    for place in prefixed.tolist():
+        replaced[place] = join_name(blocks[rows[place]].tobytes())
+    for place, row in enumerate(rows.tolist()):
+        if row in given:
+            replaced[place] = given[row]
+    return Names.of(replaced)
