@@ -6,23 +6,22 @@ Source: pax(1) of POSIX.1-2001, "pax Extended Header".
 from __future__ import annotations
 
 from wids.errors import TarFormatError
-from wids.tar.headers import cut_at_nul
 
 _LONGEST_NUMBER = 64
 """Digits of a decimal number, leading zeros included."""
 
 PaxRecords = dict[bytes, bytes]
 
-_NAMES = frozenset({b"path", b"linkpath", b"GNU.sparse.name"})
 _GNU_SPARSE = b"GNU.sparse."
-_NUMBERS = frozenset({b"size", *(_GNU_SPARSE + key for key in (b"major", b"minor", b"map", b"size", b"realsize"))})
+_OF_SPARSE = (_GNU_SPARSE + key for key in (b"major", b"minor", b"name", b"map", b"size", b"realsize"))
+_KEPT = frozenset({b"path", b"linkpath", b"size", *_OF_SPARSE})
 _PARTS = frozenset({b"GNU.sparse.offset", b"GNU.sparse.numbytes"})
 
 
 def parse_pax(payload: bytes, offset: int, file: str) -> PaxRecords:
     r"""Return the records of a pax header, `LENGTH KEY=VALUE\n` each, that tell where a member lies or what it is called.
 
-    The last one of a key counts. Names end at a NUL. The offsets and lengths of sparse format 0.0, whose keys repeat, are
+    The last one of a key counts. The offsets and lengths of sparse format 0.0, whose keys repeat, are
     gathered under `GNU.sparse.map`, as format 0.1 has them.
 
     Args:
@@ -52,9 +51,7 @@ def parse_pax(payload: bytes, offset: int, file: str) -> PaxRecords:
             )
         if key in _PARTS:
             sparse_map.append(value)
-        elif key in _NAMES:
-            records[key] = cut_at_nul(value)
-        elif key in _NUMBERS:
+        elif key in _KEPT:
             records[key] = value
         position = end
     if sparse_map:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from wids.errors import ShardMismatchError, TarFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Iterator
 
     from wids.source import Source
     from wids.tar.index import TarIndex
@@ -42,6 +43,7 @@ class TarReader:
     """
 
     __slots__ = (
+        "_bytes",
         "_ends",
         "_fields",
         "_index",
@@ -69,11 +71,11 @@ class TarReader:
         # A mapped source answers every request with all of it, so it is asked once.
         view, base = source.window(0, 0)
         self._map = view if base == 0 and len(view) == source.identity.size else None
+        # A slice of the map itself is `bytes` at once; one of its memoryview would be copied in a second step.
+        self._bytes: Any = None if self._map is None else self._map.obj
         self._special = sorted({*index.sparse, *index.broken_links})
 
-    def read(
-        self, position: int, make: Callable[[memoryview], Any], fields: Container[str] | None = None
-    ) -> dict[str, Any]:
+    def read(self, position: int, make: Callable[[Any], Any], fields: Container[str] | None = None) -> dict[str, Any]:
         """Return `{field: make(bytes)}` of one sample; arguments and errors are those of `read_into`."""
         sample: dict[str, Any] = {}
         self.read_into(sample, position, make, fields)
@@ -83,7 +85,7 @@ class TarReader:
         self,
         sample: dict[str, Any],
         position: int,
-        make: Callable[[memoryview], Any],
+        make: Callable[[Any], Any],
         fields: Container[str] | None = None,
     ) -> None:
         """Put `make(bytes)` of each field of one sample into `sample`, in archive order.
@@ -91,7 +93,7 @@ class TarReader:
         Args:
             sample: What to fill.
             position: In `[0, num_samples)`.
-            make: Called with a view of each member's bytes, `bytes` or `io.BytesIO`, say.
+            make: Called with each member's bytes: `bytes` or `io.BytesIO`, say; `memoryview` for a view of the source.
             fields: The only ones to read; None for all.
 
         Raises:
@@ -105,7 +107,7 @@ class TarReader:
             self._read_slowly(sample, position, make, fields)
             return
         offsets, sizes = self._offsets, self._sizes
-        view, base = self._map, 0
+        view, base = self._map if make is memoryview else self._bytes, 0
         if view is None:
             last = number + len(names) - 1
             view, base = self.source.window(offsets[number], offsets[last] + sizes[last])
@@ -114,7 +116,7 @@ class TarReader:
                 start = offsets[number] - base
                 size = sizes[number]
                 part = view[start : start + size]
-                if part.nbytes != size:
+                if len(part) != size:
                     self._raise_short(offsets[number], size)
                 sample[name] = make(part)
             number += 1
@@ -182,7 +184,7 @@ class TarReader:
         self,
         sample: dict[str, Any],
         position: int,
-        make: Callable[[memoryview], Any],
+        make: Callable[[Any], Any],
         fields: Container[str] | None,
     ) -> None:
         self._check_fields(position)
@@ -280,9 +282,12 @@ class MemberFile(io.RawIOBase):
 
     def readall(self) -> bytes:
         """Return the rest of the file."""
-        data = bytearray(max(0, self._size - self._place))
-        self.readinto(data)
-        return bytes(data)
+        start, self._place = self._place, max(self._place, self._size)
+        parts: list[bytes | memoryview] = []
+        for low, high, stored in self._parts(start, self._size):
+            parts += (bytes(low - start), self._stored(stored, stored + high - low))
+            start = high
+        return b"".join([*parts, bytes(max(0, self._size - start))])
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` from the present place on; return how many bytes there were."""
@@ -291,13 +296,25 @@ class MemberFile(io.RawIOBase):
         stop = min(start + len(target), self._size)
         if start >= stop:
             return 0
-        target[: stop - start] = bytes(stop - start)
-        for logical, stored, length in self._segments:
-            low, high = max(start, logical), min(stop, logical + length)
-            if low < high:
-                target[low - start : high - start] = self._stored(stored + low - logical, stored + high - logical)
+        reached = start
+        for low, high, stored in self._parts(start, stop):
+            target[reached - start : low - start] = bytes(low - reached)
+            target[low - start : high - start] = self._stored(stored, stored + high - low)
+            reached = high
+        target[reached - start : stop - start] = bytes(stop - reached)
         self._place = stop
         return stop - start
+
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Yield what is stored of the file's bytes `[start, stop)`: where each part begins and ends, and lies."""
+        first = bisect_right(self._segments, start, key=itemgetter(0))
+        for number in range(max(0, first - 1), len(self._segments)):
+            logical, stored, length = self._segments[number]
+            if logical >= stop:
+                break
+            low, high = max(start, logical), min(stop, logical + length)
+            if low < high:
+                yield low, high, stored + low - logical
 
     def _stored(self, start: int, stop: int) -> memoryview:
         if self._view:
