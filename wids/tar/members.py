@@ -29,7 +29,7 @@ from wids.tar.headers import (
     parse_header,
 )
 from wids.tar.names import Names
-from wids.tar.runs import RunFinder
+from wids.tar.runs import Run, RunFinder
 from wids.tar.sparse import is_sparse, read_sparse
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from wids.source import Source
     from wids.tar.extended import PaxRecords
-    from wids.tar.runs import Run
     from wids.tar.sparse import Segment
 
 _MAX_EXTENSION_BYTES = 1 << 20
@@ -97,14 +96,14 @@ class _Scan:
         self._source = source
         self._size = source.identity.size
         self._num_members = 0
-        self._names: list[Names] = []
-        self._offsets: list[NDArray[np.int64]] = []
-        self._sizes: list[NDArray[np.int64]] = []
+        self._runs: list[Run] = []
+        self._singles: list[tuple[bytes, int, int]] = []
         self._sparse: dict[int, list[Segment]] = {}
         self._broken_links: dict[int, str] = {}
         self._globals: PaxRecords = {}
         self._targets: dict[bytes, tuple[int, int, int]] = {}
         self._num_target_runs = 0
+        self._num_target_singles = 0
 
     def run(self) -> Members:
         finder = RunFinder(self._source)
@@ -122,18 +121,26 @@ class _Scan:
         return self._finish(offset)
 
     def _add_run(self, run: Run) -> None:
+        self._end_singles()
         self._num_members += len(run.names)
-        self._names.append(run.names)
-        self._offsets.append(run.offsets)
-        self._sizes.append(run.sizes)
+        self._runs.append(run)
+
+    def _end_singles(self) -> None:
+        """Make a run of the members that were added one by one since the last one."""
+        if self._singles:
+            names, offsets, sizes = zip(*self._singles, strict=True)
+            self._runs.append(Run(Names.of(names), np.array(offsets, np.int64), np.array(sizes, np.int64), stop=0))
+            self._singles = []
+            self._num_target_singles = 0
 
     def _finish(self, end: int) -> Members:
+        self._end_singles()
         has_end_blocks = end + BLOCK <= self._size
         empty = np.zeros(0, np.int64)
         return Members(
-            names=Names.joined(self._names),
-            offsets=np.concatenate([empty, *self._offsets]),
-            sizes=np.concatenate([empty, *self._sizes]),
+            names=Names.joined(run.names for run in self._runs),
+            offsets=np.concatenate([empty, *(run.offsets for run in self._runs)]),
+            sizes=np.concatenate([empty, *(run.sizes for run in self._runs)]),
             sparse=self._sparse,
             broken_links=self._broken_links,
             end=end,
@@ -217,9 +224,7 @@ class _Scan:
 
     def _add(self, name: bytes, offset: int, size: int) -> None:
         self._num_members += 1
-        self._names.append(Names.of([name]))
-        self._offsets.append(np.array([offset], np.int64))
-        self._sizes.append(np.array([size], np.int64))
+        self._singles.append((name, offset, size))
 
     def _add_link(self, name: bytes, target: bytes, header: Header) -> None:
         """Add a hard link, with the bytes of the latest earlier file of its target's name."""
@@ -239,13 +244,17 @@ class _Scan:
 
     def _learn_targets(self) -> None:
         """Note what hard links can be to, among the members added since the last one."""
-        new = slice(self._num_target_runs, None)
-        number = self._num_members - sum(map(len, self._offsets[new]))
-        for names, offsets, sizes in zip(self._names[new], self._offsets[new], self._sizes[new], strict=True):
-            for name, offset, size in zip(names, offsets.tolist(), sizes.tolist(), strict=True):
+        runs = self._runs[self._num_target_runs :]
+        number = self._num_members - len(self._singles) - sum(len(run.names) for run in runs)
+        for run in runs:
+            for name, offset, size in zip(run.names, run.offsets.tolist(), run.sizes.tolist(), strict=True):
                 self._targets[_plain_path(name)] = number, offset, size
                 number += 1
-        self._num_target_runs = len(self._offsets)
+        self._num_target_runs = len(self._runs)
+        # Members that came one by one are learnt again when they have become a run, which changes nothing.
+        for name, offset, size in self._singles[self._num_target_singles :]:
+            self._targets[_plain_path(name)] = number + self._num_target_singles, offset, size
+            self._num_target_singles += 1
 
     def _add_sparse(self, name: bytes, header: Header, block: bytes, stored: int, records: PaxRecords) -> int:
         """Add a sparse member, of which there are `stored` bytes; return the offset behind it."""
