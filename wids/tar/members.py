@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _MAX_EXTENSION_BYTES = 1 << 20
 """Of the data of one pax or long-name header, as in libarchive and Go; PATH_MAX is 4 KiB, attributes take 64."""
+_SHOWN_BYTES = 200
+"""Of a name in a message."""
 
 
 @dataclass(slots=True)
@@ -96,6 +98,7 @@ class _Scan:
         self._source = source
         self._size = source.identity.size
         self._num_members = 0
+        self._name_bytes = 0
         self._runs: list[Run] = []
         self._singles: list[tuple[bytes, int, int]] = []
         self._sparse: dict[int, list[Segment]] = {}
@@ -197,6 +200,9 @@ class _Scan:
         """Add the member that `header` begins, if it is a file; return the offset behind it."""
         records = {**self._globals, **pending.records}
         name = _first_given(records.get(b"path"), pending.name, header.name)
+        self._name_bytes += len(name)
+        if self._name_bytes > self._size:
+            raise self._damaged("a global pax header gives its members names that are longer than the whole file")
         if header.type == HARD_LINK:
             self._add_link(name, _first_given(records.get(b"linkpath"), pending.link, header.link), header)
             return header.data_offset
@@ -232,7 +238,7 @@ class _Scan:
         number, offset, size = self._targets.get(_plain_path(target), (-1, header.data_offset, 0))
         linked = self._num_members
         if number < 0:
-            shown = target.decode("utf-8", "backslashreplace")
+            shown = target[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
             self._broken_links[linked] = (
                 f"the hard link at byte {header.offset} is to {shown!r}, which is no earlier file of the archive"
             )
