@@ -9,8 +9,7 @@ import json
 import shutil
 import subprocess
 import tarfile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +19,9 @@ from wids.errors import TarFormatError
 from wids.source import BufferSource
 from wids.tar import scan_members
 from wids.tar.reader import read_member
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXPECTED: dict[str, Any] = (
     json.loads((CORPORA / "expected.json").read_text("utf-8")) if (CORPORA / "expected.json").exists() else {}

@@ -39,7 +39,7 @@ def read_by_tarfile(path: Path) -> dict[str, dict[str, bytes]]:
 def test_every_sample_is_what_tarfile_reads(tmp_path: Path, name: str, count: int) -> None:
     expected = read_by_tarfile(FOLDER / name)
 
-    with ShardListDataset([str(FOLDER / name)], transformations=[], cache_dir=tmp_path) as dataset:
+    with ShardListDataset([str(FOLDER / name)], transformations=[], cache_dir=str(tmp_path)) as dataset:
         samples = [dataset[index] for index in range(len(dataset))]
 
     assert len(samples) == count

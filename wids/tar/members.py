@@ -207,7 +207,7 @@ class _Scan:
             self._add_link(name, _first_given(records.get(b"linkpath"), pending.link, header.link), header)
             return header.data_offset
         # An old regular type with a slash at the end of its name is a directory written before there was a type for it.
-        if header.type in WITHOUT_DATA or (header.type == b"\0" and header.name.endswith(b"/")):
+        if header.type in WITHOUT_DATA or (header.type == b"\0" and cut_at_nul(block[:100]).endswith(b"/")):
             return header.data_offset
         told = extended.pax_size(records, header.offset, self._source.name)
         size = header.size if told is None else told

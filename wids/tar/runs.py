@@ -163,6 +163,9 @@ class RunFinder:
         stops = starts + BLOCK + np.where(_FOLLOWED_BY_DATA[types], (sizes + BLOCK - 1) // BLOCK * BLOCK, 0)
         good = is_number & _ORDINARY[types] & _has_checksum(blocks, words) & (blocks[:, 261] == ord("r"))
         good &= stops <= self._size
+        old = np.flatnonzero(types == 0)
+        if len(old):
+            good[old] &= ~_end_with_slash(blocks[old, :100])
         # A header without the magic is no candidate: the chain must begin where it is asked for.
         good &= np.concatenate([[offset], stops[:-1]])[: len(good)] == starts
         num_headers = len(good) if good.all() else int(good.argmin())
@@ -280,6 +283,14 @@ def _has_checksum(blocks: NDArray[np.uint8], words: _Words) -> NDArray[np.bool_]
     words[:, 37:39] = int.from_bytes(b"    ", "little")
     right: NDArray[np.bool_] = usual & (stored == blocks.sum(axis=1, dtype=np.uint32))
     return right
+
+
+def _end_with_slash(fields: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Tell which names in these `(n, 100)` fields end with a slash: old headers of directories, not of files."""
+    follows = np.append(fields[:, 1:], np.zeros((len(fields), 1), np.uint8), axis=1)
+    before_nul = np.logical_and.accumulate(fields != 0, axis=1)
+    found: NDArray[np.bool_] = (before_nul & (fields == ord("/")) & (follows == 0)).any(axis=1)
+    return found
 
 
 def _read_names(blocks: NDArray[np.uint8], rows: NDArray[np.int64], given: dict[int, bytes]) -> Names:
