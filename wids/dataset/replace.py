@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from wids.decode import OwnDecoderError
 from wids.errors import DecodeError, ShardMismatchError, TarFormatError, redact
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Replacer:
         Raises:
             Exception: `error` itself, when it is to be raised, too much was replaced, or no other sample is readable.
         """
-        if self._on_error == "raise":
+        if self._on_error == "raise" or isinstance(error, OwnDecoderError):
             raise error
         if self._on_error != "replace":
             return self._on_error(error, index)
@@ -60,6 +61,8 @@ class Replacer:
         for read_other in others:
             try:
                 sample = read_other()
+            except OwnDecoderError:
+                raise
             except DAMAGE:
                 continue
             logger.warning("replaced: %s", error)

@@ -1,42 +1,73 @@
-"""Decoders of everything but images: each takes a field's bytes and gives its value.
-
-Packages are imported where they are first used, so that a dataset needs only those of the fields it has.
-"""
+"""Extension to decoder, for everything but images: each takes a field's bytes and gives its value."""
 
 from __future__ import annotations
 
-import io
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import orjson
 
+from wids.decode.arrays import decode_npy, decode_npz, decode_safetensors, decode_torch
+from wids.decode.audio import decode_audio
+from wids.decode.packages import require
 from wids.decode.tenbin import decode_tenbin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+"""What may be an integer beyond 64 bits, which orjson rounds to a float."""
+
+_EXACT_FLOATS = 2.0**53
+"""Below it every whole number has a float of its own."""
+
 
 def decode_text(data: bytes) -> str:
-    """Return UTF-8 text."""
+    """Return UTF-8 text, as it stands.
+
+    Raises:
+        UnicodeDecodeError: It is not UTF-8.
+    """
     return data.decode("utf-8")
 
 
 def decode_integer(data: bytes) -> int:
-    """Return a whole number, written as `3` or `3.0`."""
+    """Return a whole number, written as `3`, `3.0` or `3.000e+00`, with white space around it.
+
+    Raises:
+        ValueError: It is none, or is written as a float too large to tell which.
+    """
     text = data.decode("utf-8").strip()
     try:
         return int(text)
     except ValueError:
-        number = float(text)
-        if not number.is_integer():
+        number = _to_float(text)
+        # NaN and the infinities are no whole numbers; 1e400 is an infinity.
+        if not number.is_integer() or abs(number) >= _EXACT_FLOATS:
             raise ValueError(f"{text[:40]!r} is no whole number") from None
         return int(number)
 
 
+def _to_float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
 def decode_json(data: bytes) -> Any:
-    """Return what a JSON text holds; NaN and integers of any size too, as Python's own reader allows."""
+    """Return what a JSON text holds, exactly what Python's own reader makes of it, sooner.
+
+    Python's reader takes NaN, Infinity, lone surrogates, a byte order mark and UTF-16, and keeps integers of any size;
+    orjson refuses the former and rounds the latter, so what may hold one of them goes to Python's. Of a name that occurs
+    twice the last value counts, in both.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    if _LONG_NUMBER.search(data):
+        return json.loads(data)
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -44,9 +75,13 @@ def decode_json(data: bytes) -> Any:
 
 
 def decode_json_lines(data: bytes) -> list[Any]:
-    """Return one value per line; empty lines are skipped."""
+    """Return one value per line; empty lines are skipped (https://jsonlines.org).
+
+    Raises:
+        ValueError: A line is no JSON; names it.
+    """
     values = []
-    for number, line in enumerate(data.splitlines(), 1):
+    for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
             try:
                 values.append(decode_json(line))
@@ -55,65 +90,26 @@ def decode_json_lines(data: bytes) -> list[Any]:
     return values
 
 
-def decode_npy(data: bytes, *, allow_pickle: bool) -> np.ndarray[Any, Any]:
-    """Return an array."""
-    array: np.ndarray[Any, Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=allow_pickle)
-    return array
-
-
-def decode_npz(data: bytes, *, allow_pickle: bool) -> dict[str, np.ndarray[Any, Any]]:
-    """Return `{name: array}`."""
-    with np.load(io.BytesIO(data), allow_pickle=allow_pickle) as arrays:
-        return {name: arrays[name] for name in arrays.files}
-
-
-def decode_torch(data: bytes, *, allow_pickle: bool) -> Any:
-    """Return what `torch.save` wrote, on the CPU; without `allow_pickle` tensors and plain containers only."""
-    import torch
-
-    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=not allow_pickle)
-
-
-def decode_safetensors(data: bytes) -> dict[str, Any]:
-    """Return `{name: tensor}`."""
-    from safetensors.torch import load
-
-    return load(data)
-
-
 def decode_msgpack(data: bytes) -> Any:
-    """Return what a msgpack message holds."""
-    msgpack = _require("msgpack", "msgpack")
-    return msgpack.unpackb(data, raw=False, strict_map_key=False)
+    """Return what a msgpack message holds.
 
-
-def decode_audio(data: bytes) -> tuple[Any, int]:
-    """Return `(samples, rate)`: a float32 tensor `(channels, frames)` in [-1, 1], and frames per second."""
-    import torch
-
-    soundfile = _require("soundfile", "audio")
-    samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
-    return torch.from_numpy(np.ascontiguousarray(samples.T)), rate
+    Raises:
+        ValueError: It is cut, damaged, or followed by something.
+    """
+    return require("msgpack", "wids[msgpack]").unpackb(data, raw=False, strict_map_key=False)
 
 
 def decode_pickle(data: bytes, *, allow_pickle: bool) -> Any:
-    """Return what a pickle holds; it can run code, so only where that is allowed."""
+    """Return what a pickle holds; it can run code, so only where that is allowed.
+
+    Raises:
+        ValueError: It is not allowed.
+    """
     if not allow_pickle:
         raise ValueError("a pickle can run code; pass allow_pickle=True if you trust who wrote the shards")
     import pickle
 
     return pickle.loads(data)  # noqa: S301  # the user allowed it
-
-
-def _require(package: str, extra: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            f"this field needs the package {package!r}, which is not installed; pip install 'wids[{extra}]'"
-        ) from error
 
 
 PLAIN: dict[str, Callable[[bytes], Any]] = {

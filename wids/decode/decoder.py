@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from wids.decode import basic, images
+from wids.decode.unpack import gunzip
 from wids.errors import DecodeError
 
 FieldDecoder = Callable[[bytes], Any]
 
 _ABSENT = object()
 
+_MOST_REMEMBERED = 1000
+"""Fields are remembered up to here: keys with dots in them can make as many fields as there are samples."""
+
+
+class OwnDecoderError(DecodeError):
+    """A decoder that the user gave raised something; no other sample is taken in place of its sample."""
+
 
 class Decoder:
     """Decodes the fields of a sample in place.
 
     Fields are looked up by their last extension, in any case: `.seg.PNG` is decoded as `.png`, `.json.gz` is unpacked and
-    decoded under its own name. A field that no decoder is known for stays as it is.
+    decoded under its own name. A field that no decoder is known for stays as it is, but for being unpacked; a field `.gz`
+    stays packed, for nothing says what is in it.
 
     Args:
         spec: What images become, a name in `wids.decode.images.SPECS`; None leaves them alone.
         lazy: Leave loading of Pillow images to the user.
         allow_pickle: Allow what can run code: `.pkl`, object arrays, full `.pt` files.
-        decoders: The user's own, `{".ext": function of bytes}`, before all others. What they raise passes unchanged.
+        decoders: The user's own, `{".ext": function of bytes}`, before all others. `".seg.png"` takes fields that end so,
+            the longest name first; one that names `.gz` itself (`".json.gz"`) gets the packed bytes.
 
     Raises:
-        ValueError: `spec` is unknown, or `lazy` does not go with it.
+        ValueError: `spec` is unknown, `lazy` does not go with it, or two of `decoders` are for the same extension.
+        TypeError: One of `decoders` is no function.
     """
 
     def __init__(
@@ -46,52 +57,67 @@ class Decoder:
         self._spec = spec
         self._lazy = lazy
         self._allow_pickle = allow_pickle
-        self._own = {name.lower().lstrip("."): function for name, function in (decoders or {}).items()}
-        self._known: dict[str, _Found] = {}
+        self._own = _by_extension(decoders or {})
+        self._known: dict[str, _Plan] = {}
 
     def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
         """Decode a sample's fields in place, and return it.
 
         Raises:
-            DecodeError: A field's bytes are not what its extension says; names key and field.
-            ModuleNotFoundError: A decoder's package is missing; says how to install it.
+            DecodeError: A field's bytes are not what its extension says, or a decoder of the user's own raised; names
+                key and field.
+            ModuleNotFoundError: A decoder's package is missing; names the field and says how to install it.
         """
         for field, value in sample.items():
             if field.startswith("."):
-                data = _read(value)
-                if data is not None:
-                    found = self._known.get(field) or self._find(field)
-                    if found.function is not None:
-                        sample[field] = self._decode(found, data, field, sample)
+                plan = self._known.get(field) or self._remember(field)
+                if plan.function is not None:
+                    sample[field] = self._decode(plan, plan.function, value, field, sample)
         return sample
 
-    def _decode(self, found: _Found, data: bytes, field: str, sample: dict[str, Any]) -> Any:
-        assert found.function is not None, "the caller checks"
+    def _decode(self, plan: _Plan, function: FieldDecoder, value: Any, field: str, sample: dict[str, Any]) -> Any:
+        data = read_field(value)
+        if data is None:  # it is decoded already
+            return value
         try:
-            if found.is_packed:
-                data = gzip.decompress(data)
-            if not found.is_own:
-                return found.function(data)
-        except (ImportError, MemoryError):
+            return function(gunzip(data) if plan.is_packed else data)
+        except MemoryError:
             raise
         except Exception as error:  # codecs raise what they like; whatever it is, these bytes are not right
-            key = f"key {sample['__key__']!r}, " if "__key__" in sample else ""
-            raise DecodeError(f"{key}field {field!r}: cannot decode: {error or type(error).__name__}") from error
-        return found.function(data)
+            raise _locate(error, plan, field, sample) from error
 
-    def _find(self, field: str) -> _Found:
-        """Return how a field is decoded, and remember it."""
-        extensions = field.lower().lstrip(".").split(".")
-        # The user's own decoder may name the whole field, as in ".seg.png" or ".json.gz".
-        own = self._own.get(".".join(extensions))
-        packed = own is None and extensions[-1] == "gz"
-        last = (extensions[-2] if len(extensions) > 1 else "") if packed else extensions[-1]
-        own = own or self._own.get(last)
-        found = _Found(own or self._built_in(last), packed, own is not None)
-        self._known[field] = found
-        return found
+    def _remember(self, field: str) -> _Plan:
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        plan = self._known[field] = self._plan(field)
+        return plan
 
-    def _built_in(self, extension: str) -> FieldDecoder | None:
+    def _plan(self, field: str) -> _Plan:
+        name = field.lower().lstrip(".")
+        own = self._find_own(name)
+        if own is not None:
+            return _Plan(own, is_own=True)
+        if not is_packed(field):
+            return _Plan(self._find_built_in(name.rpartition(".")[2]))
+        name = name.removesuffix(".gz")
+        own = self._find_own(name)
+        if own is not None:
+            return _Plan(own, is_own=True, is_packed=True)
+        last = name.rpartition(".")[2]
+        function = self._find_built_in(last)
+        if function is None and last not in images.EXTENSIONS:
+            function = io.BytesIO  # what an undecoded field is
+        return _Plan(function, is_packed=True)
+
+    def _find_own(self, name: str) -> FieldDecoder | None:
+        """Return the user's decoder for the longest end of `name` that there is one for."""
+        while name:
+            if name in self._own:
+                return self._own[name]
+            name = name.partition(".")[2]
+        return None
+
+    def _find_built_in(self, extension: str) -> FieldDecoder | None:
         if extension in images.EXTENSIONS:
             return partial(images.decode_image, spec=self._spec, lazy=self._lazy) if self._spec else None
         if extension in basic.WITH_PICKLE:
@@ -102,21 +128,55 @@ class Decoder:
         return {**self.__dict__, "_known": {}}
 
 
-class _Found:
+class _Plan(NamedTuple):
     """How one field is decoded."""
 
-    __slots__ = ("function", "is_own", "is_packed")
+    function: FieldDecoder | None
+    """None when the field stays as it is."""
+    is_own: bool = False
+    """Whether `function` is the user's."""
+    is_packed: bool = False
+    """Whether the field is unpacked before."""
 
-    def __init__(self, function: FieldDecoder | None, is_packed: bool, is_own: bool) -> None:
-        self.function = function
-        self.is_packed = is_packed
-        self.is_own = is_own
+
+def _by_extension(decoders: Mapping[str, FieldDecoder]) -> dict[str, FieldDecoder]:
+    found: dict[str, FieldDecoder] = {}
+    for name, function in decoders.items():
+        extension = name.lower().lstrip(".")
+        if not callable(function):
+            raise TypeError(f"decoders[{name!r}] is {function!r}; it must be a function of bytes")
+        if not extension or extension in found:
+            raise ValueError(f"decoders[{name!r}] " + ("is a second one for it" if extension else "names no extension"))
+        found[extension] = function
+    return found
+
+
+def read_field(value: Any) -> bytes | None:
+    """Return a field's bytes, None when it is decoded already."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    read = getattr(value, "getvalue", None) or getattr(value, "read", None)
+    data = read() if callable(read) else None
+    return data if isinstance(data, bytes) else None
+
+
+def _locate(error: Exception, plan: _Plan, field: str, sample: dict[str, Any]) -> Exception:
+    """Return what is raised for an error, with its place."""
+    key = f"key {sample['__key__']!r}, " if "__key__" in sample else ""
+    where = f"{key}field {field!r}"
+    if isinstance(error, ImportError):
+        return ModuleNotFoundError(f"{where}: {error}", name=error.name)
+    if plan.is_own and not isinstance(error, DecodeError):
+        return OwnDecoderError(f"{where}: the decoder that you gave raised {type(error).__name__}: {error}")
+    return DecodeError(f"{where}: cannot decode: {str(error) or type(error).__name__}")
 
 
 def default_decoder(
-    first: Any = _ABSENT,
-    /,
+    sample: Any = _ABSENT,
     format: Any = "PIL",  # noqa: A002  # 0.1.11's name
+    gz_update_key: bool = False,
     *,
     lazy: bool = False,
     allow_pickle: bool = False,
@@ -124,14 +184,17 @@ def default_decoder(
 ) -> Any:
     """Return the decoding step for an image format.
 
-    0.1.11's way is understood too: `default_decoder(sample, "PIL")` decodes a sample and returns it.
+    0.1.11's way is understood too: `default_decoder(sample, "PIL")` gives the sample decoded. There `format` may be in any
+    case, so that `"pil"` means `"PIL"`; `default_decoder("pil")` is webdataset's `pil`, which converts to RGB.
 
     Args:
-        first: The format, or a sample.
+        sample: The format, or a sample.
         format: `"PIL"`, `"numpy"`, or an image spec of webdataset; None or False leaves images alone.
+        gz_update_key: With a sample: give unpacked fields the name without `.gz`.
         lazy: Leave loading of Pillow images to the user.
         allow_pickle: Allow what can run code.
-        decoders: The user's own, `{".ext": function of bytes}`.
+        decoders: The user's own, `{".ext": function of bytes}`. A function that raises `DecodeError` says that the bytes
+            are damaged; anything else that it raises is an error of its own, which no `on_error` passes over.
 
     Raises:
         ValueError: The format is unknown; lists those that are.
@@ -141,22 +204,50 @@ def default_decoder(
         >>> decode({".cls": b"3", ".upper": b"abc"})
         {'.cls': 3, '.upper': 'ABC'}
     """
-    is_sample = isinstance(first, Mapping)
-    spec = format if is_sample or first is _ABSENT else first
-    decoder = Decoder("PIL" if spec is True else spec or None, lazy=lazy, allow_pickle=allow_pickle, decoders=decoders)
-    return decoder(dict(first)) if is_sample else decoder
+    if not isinstance(sample, Mapping):
+        if gz_update_key:
+            raise ValueError("gz_update_key goes with a sample only")
+        spec = format if sample is _ABSENT else sample
+        return Decoder(_to_spec(spec), lazy=lazy, allow_pickle=allow_pickle, decoders=decoders)
+    spec = {"pil": "PIL", "numpy": "numpy"}.get(format.lower(), format) if isinstance(format, str) else format
+    if decoders is None:
+        decode = _remembered_decoder(_to_spec(spec), lazy, allow_pickle)
+    else:
+        decode = Decoder(_to_spec(spec), lazy=lazy, allow_pickle=allow_pickle, decoders=decoders)
+    decoded = decode(dict(sample))
+    return rename_unpacked(decoded) if gz_update_key else decoded
 
 
-def _read(value: Any) -> bytes | None:
-    """Return a field's bytes, None when it is decoded already."""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, memoryview):
-        return bytes(value)
-    if hasattr(value, "getvalue"):
-        data = value.getvalue()
-        return data if isinstance(data, bytes) else None
-    if hasattr(value, "read"):
-        data = value.read()
-        return data if isinstance(data, bytes) else None
-    return None
+def _to_spec(format: Any) -> str | None:  # noqa: A002  # 0.1.11's name
+    return "PIL" if format is True else format or None
+
+
+@lru_cache(maxsize=16)
+def _remembered_decoder(spec: str | None, lazy: bool, allow_pickle: bool) -> Decoder:
+    """Return the same decoder for every sample that is decoded in 0.1.11's way."""
+    return Decoder(spec, lazy=lazy, allow_pickle=allow_pickle)
+
+
+def rename_unpacked(sample: dict[str, Any]) -> dict[str, Any]:
+    """Return the sample with `.gz` taken off its fields' names; a field `.gz` keeps it.
+
+    Raises:
+        DecodeError: The sample has a field of that name already.
+    """
+    renamed: dict[str, Any] = {}
+    for field, value in sample.items():
+        name = field[:-3] if is_packed(field) else field
+        if name in renamed or (name != field and name in sample):
+            raise DecodeError(f"key {sample.get('__key__')!r}: unpacked, two fields are called {name!r}")
+        renamed[name] = value
+    return renamed
+
+
+def is_packed(field: str) -> bool:
+    """Tell whether a field is something with `.gz` behind it.
+
+    Examples:
+        >>> is_packed(".json.GZ"), is_packed(".gz"), is_packed("__key__.json.gz")
+        (True, False, False)
+    """
+    return field.startswith(".") and len(field) > 4 and field.lower().endswith(".gz")

@@ -1,13 +1,24 @@
-"""0.1.11's decoding functions, each a sample to a sample."""
+"""0.1.11's decoding functions, each a sample to the same sample, changed in place.
+
+They are meant to be chained: what `decode_all_gz` has unpacked under its own name, the others take as it is.
+"""
 
 from __future__ import annotations
 
-import gzip
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wids.decode.decoder import Decoder
+from wids.decode.decoder import Decoder, is_packed, read_field, rename_unpacked
 from wids.decode.images import EXTENSIONS
+from wids.decode.unpack import gunzip
+from wids.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_BASIC = Decoder(None)
+_PIL = Decoder("PIL")
+_NUMPY = Decoder("numpy")
 
 
 def check_keys(sample: dict[str, Any]) -> None:
@@ -21,30 +32,79 @@ def check_keys(sample: dict[str, Any]) -> None:
             raise ValueError(f"field {name!r} must begin with '.' or '__'")
 
 
-def decode_all_gz(sample: dict[str, Any]) -> dict[str, Any]:
-    """Return the sample with its `.gz` fields unpacked, under their own names."""
-    return {
-        name: io.BytesIO(gzip.decompress(value.read())) if name.endswith(".gz") and hasattr(value, "read") else value
-        for name, value in sample.items()
-    }
+def decode_all_gz(sample: dict[str, Any], format: Any = True, update_key: bool = True) -> dict[str, Any]:  # noqa: A002, ARG001
+    """Unpack the `.gz` fields of a sample, each to an `io.BytesIO`; a field `.gz` stays as it is.
+
+    Args:
+        sample: Changed in place, and returned.
+        format: Nothing depends on it; 0.1.11 took it.
+        update_key: Take `.gz` off the name.
+
+    Raises:
+        ValueError: A field does not begin with a dot or two underscores.
+        DecodeError: A field is no gzip, or its new name is taken.
+    """
+    check_keys(sample)
+    for field, value in sample.items():
+        data = read_field(value) if is_packed(field) else None
+        if data is not None:
+            try:
+                sample[field] = io.BytesIO(gunzip(data))
+            except DecodeError as error:
+                raise DecodeError(f"key {sample.get('__key__')!r}, field {field!r}: cannot decode: {error}") from error
+    if update_key:
+        renamed = rename_unpacked(sample)
+        sample.clear()
+        sample.update(renamed)
+    return sample
 
 
-def decode_basic(sample: dict[str, Any]) -> dict[str, Any]:
-    """Return the sample with everything but images decoded."""
-    return Decoder(None)(dict(sample))
+def decode_basic(sample: dict[str, Any], format: Any = True) -> dict[str, Any]:  # noqa: A002, ARG001
+    """Decode everything but images, in place; nothing depends on `format`.
+
+    Raises:
+        ValueError: A field does not begin with a dot or two underscores.
+        DecodeError: A field cannot be decoded.
+    """
+    check_keys(sample)
+    return _decode(sample, _BASIC, [field for field in sample if not _is_image(field)])
 
 
-def decode_images_to_pil(sample: dict[str, Any]) -> dict[str, Any]:
-    """Return the sample with its images as Pillow images."""
-    return _decode_images(sample, "PIL")
+def decode_images_to_pil(sample: dict[str, Any], format: Any = True) -> dict[str, Any]:  # noqa: A002, ARG001
+    """Make a sample's images Pillow images, in place; nothing depends on `format`.
+
+    Raises:
+        ValueError: A field does not begin with a dot or two underscores.
+        DecodeError: A field cannot be decoded.
+    """
+    check_keys(sample)
+    return _decode(sample, _PIL, [field for field in sample if _is_image(field)])
 
 
-def decode_images_to_numpy(sample: dict[str, Any]) -> dict[str, Any]:
-    """Return the sample with its images as arrays."""
-    return _decode_images(sample, "numpy")
+def decode_images_to_numpy(sample: dict[str, Any], format: Any = True) -> dict[str, Any]:  # noqa: A002, ARG001
+    """Make a sample's images arrays, in place; nothing depends on `format`.
+
+    Raises:
+        ValueError: A field does not begin with a dot or two underscores.
+        DecodeError: A field cannot be decoded.
+    """
+    check_keys(sample)
+    return _decode(sample, _NUMPY, [field for field in sample if _is_image(field)])
 
 
-def _decode_images(sample: dict[str, Any], spec: str) -> dict[str, Any]:
-    names = [name for name in sample if name.removesuffix(".gz").rpartition(".")[2].lower() in EXTENSIONS]
+def _is_image(field: str) -> bool:
+    name = field[:-3] if is_packed(field) else field
+    return field.startswith(".") and name.rpartition(".")[2].lower() in EXTENSIONS
+
+
+def _decode(sample: dict[str, Any], decoder: Decoder, fields: Iterable[str]) -> dict[str, Any]:
     key = {"__key__": sample["__key__"]} if "__key__" in sample else {}
-    return {**sample, **Decoder(spec)({**key, **{name: sample[name] for name in names}})}
+    for field in fields:
+        data = read_field(sample[field])
+        if field.startswith(".") and data is not None:
+            # decode_all_gz may have been here and left the name.
+            name = field[:-3] if is_packed(field) and not data.startswith(b"\x1f\x8b") else field
+            value = decoder({**key, name: data})[name]
+            if value is not data:
+                sample[field] = value
+    return sample

@@ -2,6 +2,7 @@
 
 A chunk is the magic `~TenBin~`, an int64 length, and that many bytes padded to a multiple of 64. A header holds int64s:
 the dtype and a name as eight characters each, the number of dimensions, and each of them.
+Source: https://github.com/webdataset/webdataset/blob/main/src/webdataset/tenbin.py
 """
 
 from __future__ import annotations
@@ -14,17 +15,11 @@ import numpy as np
 
 _MAGIC = b"~TenBin~"
 _ALIGNMENT = 64
-_DTYPES = {
-    name: np.dtype(full)
-    for name, full in {
-        "f2": "float16", "f4": "float32", "f8": "float64", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
-        "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64",
-    }.items()
-}  # fmt: skip
+_DTYPES = {name: np.dtype(f"<{name}") for name in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
 
 
 def decode_tenbin(data: bytes) -> list[np.ndarray[Any, Any]]:
-    """Return the arrays of a `.ten` file.
+    """Return the arrays of a `.ten` file; no bytes are no arrays.
 
     Raises:
         ValueError: A chunk, a header or an array does not fit.
@@ -45,9 +40,10 @@ def _read_chunk(data: bytes, offset: int) -> tuple[bytes, int]:
     if start > len(data):
         raise ValueError(f"the chunk at byte {offset} is cut")
     (length,) = struct.unpack_from("<q", data, offset + 8)
-    if not 0 <= length <= len(data) - start:
-        raise ValueError(f"the chunk at byte {offset} has {length} bytes, more than there are")
-    return data[start : start + length], start + -(-length // _ALIGNMENT) * _ALIGNMENT
+    end = start + -(-length // _ALIGNMENT) * _ALIGNMENT
+    if length < 0 or end > len(data):
+        raise ValueError(f"the chunk at byte {offset} has {length} bytes and padding, more than there are")
+    return data[start : start + length], end
 
 
 def _make_array(header: bytes, content: bytes) -> np.ndarray[Any, Any]:

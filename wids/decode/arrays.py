@@ -1,0 +1,121 @@
+"""Files of arrays and tensors: numpy's, torch's, safetensors'.
+
+What a header says is compared with the bytes that are there before memory is taken for it, and nothing that can run code
+is read unless the user allows it.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from wids.decode.packages import require
+from wids.decode.unpack import MAX_UNPACKED_BYTES, check_size
+
+_NPY_MAGIC = b"\x93NUMPY"
+
+
+def decode_npy(data: bytes, *, allow_pickle: bool) -> np.ndarray[Any, Any]:
+    """Return the array of an `.npy` file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
+
+    Raises:
+        ValueError: The header does not fit the data, or the array holds Python objects and pickles are not allowed.
+    """
+    dtype = _check_npy(data)
+    if dtype.hasobject and not allow_pickle:
+        raise ValueError(
+            "an array of Python objects is a pickle, which can run code; pass allow_pickle=True if you trust who wrote it"
+        )
+    array: np.ndarray[Any, Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=allow_pickle)
+    return array
+
+
+def _check_npy(data: bytes) -> np.dtype[Any]:
+    """Compare the header with the data's length, and return its dtype; `read_array` would take the memory first."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    # 3.0 differs from 2.0 in the encoding of field names only.
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, _, dtype = read_header(file)
+    except (MemoryError, RecursionError) as error:  # Python's parser, on brackets and signs without end
+        raise ValueError("the header is nested too deeply to be one") from error
+    there = len(data) - file.tell()
+    if min(shape, default=0) < 0 or (not dtype.hasobject and math.prod(shape) * dtype.itemsize > there):
+        raise ValueError(f"the header says shape {shape} and dtype {dtype}, but {there} bytes follow it")
+    return dtype
+
+
+def decode_npz(
+    data: bytes, *, allow_pickle: bool, limit: int = MAX_UNPACKED_BYTES
+) -> dict[str, np.ndarray[Any, Any] | bytes]:
+    """Return `{name: array}` of an `.npz` file; an entry that is no array stays bytes, as in numpy.
+
+    Args:
+        data: A ZIP of `.npy` files.
+        allow_pickle: Allow arrays of Python objects.
+        limit: Bytes that all entries together may have, at most.
+
+    Raises:
+        ValueError: An entry does not fit its header, occurs twice, or all are too large; names it.
+        zipfile.BadZipFile: The ZIP is damaged.
+    """
+    arrays: dict[str, np.ndarray[Any, Any] | bytes] = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        entries = file.infolist()
+        check_size(sum(entry.file_size for entry in entries), limit)
+        for entry in entries:
+            name = entry.filename.removesuffix(".npy")
+            if name in arrays:
+                raise ValueError(f"entry {name!r} occurs twice")
+            with file.open(entry) as stream:
+                # With a length, zipfile unpacks no more than the directory says; without, up to 2 GiB.
+                content = stream.read(entry.file_size)
+            if len(content) != entry.file_size:
+                raise ValueError(f"entry {name!r} has {len(content)} bytes, not {entry.file_size}")
+            is_array = content.startswith(_NPY_MAGIC)
+            try:
+                arrays[name] = decode_npy(content, allow_pickle=allow_pickle) if is_array else content
+            except ValueError as error:
+                raise ValueError(f"entry {name!r}: {error}") from error
+    return arrays
+
+
+def decode_torch(data: bytes, *, allow_pickle: bool) -> Any:
+    """Return what `torch.save` wrote, on the CPU; without `allow_pickle` tensors and plain containers only.
+
+    Raises:
+        ValueError: It is cut or damaged, or holds more than that and pickles are not allowed.
+        RuntimeError: The same, found by torch.
+    """
+    torch = require("torch", "torch")
+    if not allow_pickle and data[257:262] == b"ustar":
+        # Releases before 2.6 run code from these even when told to load weights only (CVE-2025-32434).
+        raise ValueError("a tar as torch wrote them before 2017 can run code; pass allow_pickle=True if you trust it")
+    try:
+        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=not allow_pickle)
+    except pickle.UnpicklingError as error:
+        if allow_pickle:
+            raise
+        # Torch's own text advises an argument that is not the user's to set here; its last line but one says what it met.
+        found = str(error).partition("WeightsUnpickler error: ")[2].partition("\n")[0].partition(" Please use ")[0]
+        raise ValueError(
+            f"damaged, or more than tensors and plain containers ({found or 'unreadable'}); the latter can run code: pass "
+            "allow_pickle=True if you trust who wrote it"
+        ) from error
+
+
+def decode_safetensors(data: bytes) -> dict[str, Any]:
+    """Return `{name: tensor}`.
+
+    Raises:
+        safetensors.SafetensorError: It is cut or damaged.
+    """
+    require("torch", "torch")
+    tensors: dict[str, Any] = require("safetensors.torch", "safetensors").load(data)
+    return tensors

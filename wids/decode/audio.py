@@ -1,0 +1,95 @@
+"""Audio by libsndfile, and whether a file is whole.
+
+libsndfile gives what is left of a file that was cut, as if it were all. So the length that a file states is compared with
+what came out: a WAV's data chunk (http://soundfile.sapp.org/doc/WaveFormat), a FLAC's stream information and an MP3's
+Xing header through libsndfile, and an Ogg stream's last page (RFC 3533). An MP3 without a Xing header states none.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any
+
+import numpy as np
+
+from wids.decode.packages import require
+from wids.decode.unpack import MAX_UNPACKED_BYTES, check_size
+
+_BLOCK_FRAMES = 65536
+"""How many frames are read at once, so that no header makes us take memory that the data does not fill."""
+
+_UNKNOWN_BYTES = 0x7FFF0000
+"""WAV writers that cannot seek back state sizes from here on."""
+
+_UNKNOWN_FRAMES = 2**62
+"""libsndfile's "unknown" is above it."""
+
+
+def decode_audio(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> tuple[Any, int]:
+    """Return `(samples, rate)`: a float32 tensor `(channels, frames)`, nominally in [-1, 1], and frames per second.
+
+    Args:
+        data: A WAV, FLAC, MP3, Ogg Vorbis or Opus file.
+        limit: Bytes that the samples may take, at most.
+
+    Raises:
+        ValueError: It is cut, or holds more than `limit` bytes.
+        soundfile.LibsndfileError: It is damaged, or no audio.
+    """
+    torch = require("torch", "torch")
+    soundfile = require("soundfile", "wids[audio]")
+    _check_whole(data)
+    blocks = []
+    num_frames = 0
+    with soundfile.SoundFile(io.BytesIO(data)) as file:
+        while len(block := file.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
+            num_frames += len(block)
+            check_size(num_frames * file.channels * block.itemsize, limit)
+            blocks.append(block)
+        if num_frames < file.frames < _UNKNOWN_FRAMES and (file.format != "MP3" or _has_xing_header(data)):
+            raise ValueError(f"it is cut: {num_frames} frames of {file.frames}")
+        samples = np.concatenate(blocks) if blocks else np.zeros((0, file.channels), np.float32)
+        return torch.from_numpy(np.ascontiguousarray(samples.T)), file.samplerate
+
+
+def _check_whole(data: bytes) -> None:
+    """Compare what a container states of its length with what is there.
+
+    Raises:
+        ValueError: Some is missing.
+    """
+    if data.startswith(b"RIFF"):
+        _check_wav(data)
+    elif data.startswith(b"OggS"):
+        _check_ogg(data)
+
+
+def _check_wav(data: bytes) -> None:
+    offset = 12
+    while offset + 8 <= len(data):
+        name, size = struct.unpack_from("<4sI", data, offset)
+        offset += 8
+        if name == b"data":
+            if len(data) - offset < size < _UNKNOWN_BYTES:
+                raise ValueError(f"it is cut: {len(data) - offset} bytes of {size} in the data chunk")
+            return
+        offset += size + size % 2
+
+
+def _check_ogg(data: bytes) -> None:
+    start = data.rfind(b"OggS")
+    flags, num_segments = (data[start + 5], data[start + 26]) if start + 27 <= len(data) else (0, 0)
+    body = start + 27 + num_segments
+    if not flags & 4 or body + sum(data[start + 27 : body]) > len(data):
+        raise ValueError("it is cut: the last Ogg page is not the end of its stream, or is not all there")
+
+
+def _has_xing_header(data: bytes) -> bool:
+    """Tell whether an MP3's first frame, behind an ID3 tag, states how many there are."""
+    start = 0
+    if data.startswith(b"ID3") and len(data) >= 10:
+        a, b, c, d = data[6:10]
+        start = 10 + (a << 21 | b << 14 | c << 7 | d)
+    head = data[start : start + 64]
+    return b"Xing" in head or b"Info" in head
