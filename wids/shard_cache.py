@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from wids.errors import ShardMismatchError, redact
-from wids.tar import TarReader, build_index
+from wids.index_files import IndexFiles
+from wids.tar import TarReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,14 +50,19 @@ class ShardCache:
         shards: Each a mapping with `url` and `nsamples` (None when unknown), as in a descriptor.
         storage: Opens them.
         lru_size: Open shards, at least 1.
+        verify_members: Compare each member on every read with the checksum that the shard's index has of it.
     """
 
-    def __init__(self, shards: Sequence[Mapping[str, Any]], storage: Storage, lru_size: int) -> None:
+    def __init__(
+        self, shards: Sequence[Mapping[str, Any]], storage: Storage, lru_size: int, *, verify_members: bool = False
+    ) -> None:
         if lru_size < 1:
             raise ValueError(f"lru_size is {lru_size}; it must be at least 1")
         self.shards = shards
         self.storage = storage
         self.lru_size = lru_size
+        self.verify_members = verify_members
+        self._indexes = IndexFiles(storage)
         self.accesses = 0
         self.misses = 0
         self._reset()
@@ -68,7 +74,12 @@ class ShardCache:
         self._warned: set[int] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"shards": self.shards, "storage": self.storage, "lru_size": self.lru_size}
+        return {
+            "shards": self.shards,
+            "storage": self.storage,
+            "lru_size": self.lru_size,
+            "verify_members": self.verify_members,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -124,7 +135,7 @@ class ShardCache:
     def _open(self, shard: int) -> TarReader:
         description = self.shards[shard]
         source = self.storage.open(description)
-        reader = TarReader(source, build_index(source))
+        reader = TarReader(source, self._indexes.obtain(source, description), verify=self.verify_members)
         self._compare(shard, description, reader)
         return reader
 

@@ -366,14 +366,14 @@ def test_a_local_file_that_was_replaced_is_read_anew_when_reopened(tmp_path: Pat
     assert texts(dataset) == EXPECTED[5:7]
 
 
-def test_local_shards_are_opened_in_place_and_nothing_is_written(
+def test_local_shards_are_opened_in_place_and_only_their_indexes_are_kept(
     shards: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"
     monkeypatch.setenv("WIDS_CACHE", str(cache))
 
     assert texts(wids.ShardListDataset(shards)) == EXPECTED
-    assert not cache.exists()
+    assert {path.suffix for path in cache.rglob("*") if path.is_file()} == {".widx"}
     assert texts(wids.ShardListDataset(shards, cache_local=True)) == EXPECTED
     assert len([entry for entry in cache.iterdir() if entry.suffix == ".tar"]) == 3
 

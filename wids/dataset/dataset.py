@@ -56,6 +56,8 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             temporary folder. Made when something is written.
         cache_local: Copy local shards into the cache too, instead of opening them where they lie.
         checksum: What a shard is compared with in the descriptor: `"none"`, `"size"`, `"md5"`.
+        verify_members: Compare each member on every read with the checksum that the descriptor's index has of it;
+            `open` streams, and compares nothing.
         io: `"mmap"`, `"pread"`, or `"auto"`: mmap, but pread on network file systems.
         lru_size: Open shards; None for as many as a quarter of the file descriptor limit allows.
         storage_options: Passed on to fsspec.
@@ -82,6 +84,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         cache_dir: str | None = None,
         cache_local: bool = False,
         checksum: Literal["none", "size", "md5"] = "size",
+        verify_members: bool = False,
         io: Literal["auto", "mmap", "pread"] = "auto",
         lru_size: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -108,7 +111,12 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         self.shards = descriptor.shards
         self.dataset_name = descriptor.name
         self._source = descriptor.source
-        self._cache = ShardCache(self.shards, storage, default_lru_size() if lru_size is None else lru_size)
+        self._cache = ShardCache(
+            self.shards,
+            storage,
+            default_lru_size() if lru_size is None else lru_size,
+            verify_members=verify_members,
+        )
         self._fill_counts()
         self._offsets = ShardOffsets([shard["nsamples"] for shard in self.shards])
         # What the samples of a shard share: name of the dataset, URL, index of the first.

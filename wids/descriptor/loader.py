@@ -159,9 +159,12 @@ class _Loader:
         """Return descriptor and shards of what a descriptor holds."""
         content = dict(check_object(content, file))
         base = self._find_base(content, folder)
+        shards = self._load_part(content, file, "", base, folder, chain)
         if content.get("index"):
             content["index"] = base.join(content["index"])
-        return content, self._load_part(content, file, "", base, folder, chain)
+            for shard in shards:
+                shard.setdefault("index", content["index"])
+        return content, shards
 
     def _find_base(self, content: dict[str, Any], folder: str) -> Base:
         if self._base is not None:

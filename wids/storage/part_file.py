@@ -14,12 +14,12 @@ import shutil
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from typing_extensions import Self
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import TracebackType
+
+    from typing_extensions import Self
 
 _PART_SUFFIX = ".part"
 _SCRATCH_SUFFIX = ".scratch"

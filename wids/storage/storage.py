@@ -62,6 +62,14 @@ class Storage:
         """Absolute path of the cache folder; it is made when something is written."""
         return self._cache.folder.path
 
+    def make_cache_folder(self) -> None:
+        """Make the cache folder, for those that keep something in it beside shards.
+
+        Raises:
+            FetchError: It cannot be made, or the private one is not private.
+        """
+        self._cache.folder.make()
+
     def open(self, shard: Mapping[str, Any]) -> Source:
         """Open a shard as a plain tar: fetched if it is elsewhere, unpacked if it is compressed.
 

@@ -1,6 +1,7 @@
 """Tar shards: where each sample's bytes lie, and reading them."""
 
 from wids.tar.index import TarIndex, build_index, group_members
+from wids.tar.kept import add_checksums, decode_index, digest_ends, digest_headers, encode_index
 from wids.tar.members import Members, scan_members
 from wids.tar.names import Names, find_dot
 from wids.tar.reader import MemberFile, MemberLocation, TarReader
@@ -12,7 +13,12 @@ __all__ = [
     "Names",
     "TarIndex",
     "TarReader",
+    "add_checksums",
     "build_index",
+    "decode_index",
+    "digest_ends",
+    "digest_headers",
+    "encode_index",
     "find_dot",
     "group_members",
     "scan_members",

@@ -2,7 +2,7 @@
 
 The key of a member is its path up to the first dot of its basename, the field is the rest. Members that follow each
 other with one key are one sample. What most samples share, the list of their fields, is stored once per kind, so that a
-sample costs a few numbers and its key.
+sample costs a few numbers and its key. Columns are int64 after a scan and of the narrowest type when they were kept.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class TarIndex:
     The members of sample `p` are numbers `starts[p]` to `starts[p + 1]`, in archive order.
     """
 
-    starts: NDArray[np.int64]
-    """`(num_samples + 1,)` int64, number of each sample's first member; the last is the number of members."""
-    offsets: NDArray[np.int64]
-    """`(num_members,)` int64, bytes from the start of the shard to the member's first byte."""
-    sizes: NDArray[np.int64]
-    """`(num_members,)` int64, bytes in the member; of a sparse one the logical size."""
-    kinds: NDArray[np.int32]
-    """`(num_samples,)` int32, number of the sample's list of fields in `fields_of_kind`."""
+    starts: NDArray[np.integer]
+    """`(num_samples + 1,)` integers, number of each sample's first member; the last is the number of members."""
+    offsets: NDArray[np.integer]
+    """`(num_members,)` integers, bytes from the start of the shard to the member's first byte."""
+    sizes: NDArray[np.integer]
+    """`(num_members,)` integers, bytes in the member; of a sparse one the logical size."""
+    kinds: NDArray[np.integer]
+    """`(num_samples,)` integers, number of the sample's list of fields in `fields_of_kind`."""
     fields_of_kind: list[tuple[str, ...]]
     """`(num_kinds,)`, fields in archive order, with their dots."""
-    key_ends: NDArray[np.int64]
-    """`(num_samples,)` int64, offset in `keys` behind each sample's key, which begins where the one before ends."""
-    keys: bytes
+    key_ends: NDArray[np.integer]
+    """`(num_samples,)` integers, offset in `keys` behind each sample's key, which begins where the one before ends."""
+    keys: bytes | memoryview
     """All keys, end to end; UTF-8, or whatever bytes the archive has."""
     sparse: dict[int, list[Segment]]
     """Where the parts of sparse members lie, by number of the member."""
@@ -55,6 +55,8 @@ class TarIndex:
     """False when the file ends right after a member."""
     bytes_after_end: int
     """How many bytes follow the end of the archive, and are not read."""
+    checksums: NDArray[np.uint64] | None = None
+    """`(num_members,)` uint64, xxh3-64 of each member's bytes; None where they were not computed."""
 
     @property
     def num_samples(self) -> int:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from xxhash import xxh3_64_intdigest
+
 from wids.errors import ShardMismatchError, TarFormatError
 
 if TYPE_CHECKING:
@@ -40,13 +42,19 @@ class TarReader:
     Args:
         source: The shard.
         index: Made from it.
+        verify: Compare each member that `read` and `read_into` give with its checksum, every time.
+
+    Raises:
+        ShardMismatchError: `verify` is asked for, but the index has no checksums.
     """
 
     __slots__ = (
         "_bytes",
+        "_checksums",
         "_ends",
         "_fields",
         "_index",
+        "_keys",
         "_kinds",
         "_map",
         "_offsets",
@@ -57,8 +65,14 @@ class TarReader:
         "source",
     )
 
-    def __init__(self, source: Source, index: TarIndex) -> None:
+    def __init__(self, source: Source, index: TarIndex, *, verify: bool = False) -> None:
+        if verify and index.checksums is None:
+            raise ShardMismatchError(
+                f"{source.name}: there are no checksums to compare its members with; make them with: "
+                "widsindex create --index --checksums"
+            )
         self.source = source
+        self._checksums = index.checksums.data if verify and index.checksums is not None else None
         self.num_samples = index.num_samples
         self._index = index
         # Elements of a memoryview are plain ints, got without a numpy scalar in between.
@@ -67,12 +81,14 @@ class TarReader:
         self._sizes = index.sizes.data
         self._kinds = index.kinds.data
         self._ends = index.key_ends.data
+        self._keys = index.keys
         self._fields = [fields if len(set(fields)) == len(fields) else None for fields in index.fields_of_kind]
         # A mapped source answers every request with all of it, so it is asked once.
         view, base = source.window(0, 0)
         self._map = view if base == 0 and len(view) == source.identity.size else None
         # A slice of the map itself is `bytes` at once; one of its memoryview would be copied in a second step.
-        self._bytes: Any = None if self._map is None else self._map.obj
+        whole: Any = view.obj
+        self._bytes = whole if self._map is not None and len(whole) == len(view) else self._map
         self._special = sorted({*index.sparse, *index.broken_links})
 
     def read(self, position: int, make: Callable[[Any], Any], fields: Container[str] | None = None) -> dict[str, Any]:
@@ -101,25 +117,30 @@ class TarReader:
             ShardMismatchError: The source ends before the member does.
             OSError: The source cannot be read.
         """
-        number = self._starts[position]
-        names = self._fields[self._kinds[position]]
-        if names is None or (self._special and self._has_special(number, self._starts[position + 1])):
-            self._read_slowly(sample, position, make, fields)
-            return
-        offsets, sizes = self._offsets, self._sizes
-        view, base = self._map if make is memoryview else self._bytes, 0
-        if view is None:
-            last = number + len(names) - 1
-            view, base = self.source.window(offsets[number], offsets[last] + sizes[last])
-        for name in names:
-            if fields is None or name in fields:
-                start = offsets[number] - base
-                size = sizes[number]
-                part = view[start : start + size]
-                if len(part) != size:
-                    self._raise_short(offsets[number], size)
-                sample[name] = make(part)
-            number += 1
+        try:
+            number = self._starts[position]
+            names = self._fields[self._kinds[position]]
+            if names is None or (self._special and self._has_special(number, self._starts[position + 1])):
+                self._read_slowly(sample, position, make, fields)
+                return
+            offsets, sizes = self._offsets, self._sizes
+            view, base = self._map if make is memoryview else self._bytes, 0
+            if view is None:
+                last = number + len(names) - 1
+                view, base = self.source.window(offsets[number], offsets[last] + sizes[last])
+            for name in names:
+                if fields is None or name in fields:
+                    start = offsets[number] - base
+                    size = sizes[number]
+                    part = view[start : start + size]
+                    if len(part) != size:
+                        self._raise_short(offsets[number], size)
+                    if self._checksums is not None:
+                        self._compare(part, number, name, position)
+                    sample[name] = make(part)
+                number += 1
+        except IndexError:
+            self._raise_unless_past_end(position)
 
     @property
     def notes(self) -> list[str]:
@@ -133,8 +154,8 @@ class TarReader:
 
     def key(self, position: int) -> str:
         """Return the key of one sample."""
-        start = self._ends[position - 1] if position else 0
-        return self._index.keys[start : self._ends[position]].decode("utf-8", "surrogateescape")
+        ends = self._ends
+        return str(self._keys[ends[position - 1] if position else 0 : ends[position]], "utf-8", "surrogateescape")
 
     def fields(self, position: int) -> tuple[str, ...]:
         """Return the fields of one sample, in archive order."""
@@ -196,8 +217,10 @@ class TarReader:
                         f"{self.source.name}: key {self.key(position)!r}, field {name!r}: is sparse and has {size} bytes, "
                         f"more than the {MAX_SPARSE_BYTES} that are read into memory; read it with open(index, {name!r})"
                     )
-                file = MemberFile(self.source, self._segments(number), size)
-                sample[name] = make(memoryview(file.readall()))
+                part = memoryview(MemberFile(self.source, self._segments(number), size).readall())
+                if self._checksums is not None:
+                    self._compare(part, number, name, position)
+                sample[name] = make(part)
 
     def _check_fields(self, position: int) -> None:
         members = self._members(position)
@@ -214,6 +237,24 @@ class TarReader:
 
     def _segments(self, number: int) -> list[Segment]:
         return self._index.sparse.get(number, [(0, self._offsets[number], self._sizes[number])])
+
+    def _compare(self, part: Any, number: int, name: str, position: int) -> None:
+        found = xxh3_64_intdigest(part)
+        expected = self._checksums[number]  # type: ignore[index]
+        if found != expected:
+            raise ShardMismatchError(
+                f"{self.source.name}: key {self.key(position)!r}, field {name!r}, at byte {self._offsets[number]}: has "
+                f"checksum {found:016x}, expected {expected:016x}; fetch the shard again, or see: widsindex verify"
+            )
+
+    def _raise_unless_past_end(self, position: int) -> NoReturn:
+        """Raise what an `IndexError` in the columns means: no such position, or a kept index that was made up."""
+        if not -self.num_samples <= position < self.num_samples:
+            raise IndexError(f"{self.source.name}: position {position} of {self.num_samples} samples")
+        raise TarFormatError(
+            f"{self.source.name}: the index that was kept of it names members that are not there; make it anew with: "
+            "widsindex create --index"
+        )
 
     def _raise_short(self, offset: int, size: int) -> NoReturn:
         raise ShardMismatchError(

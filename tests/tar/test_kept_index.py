@@ -1,0 +1,444 @@
+"""A kept index gives what a scan gives, fits only its own shard, and is never half used."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pickle
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load, save
+
+from tests.support import sample_members, write_tar
+from wids.errors import ShardMismatchError, TarFormatError
+from wids.index_files import IndexCache, IndexFiles, IndexPack, entry_name, pack_index, write_pack
+from wids.source import BufferSource, MmapSource
+from wids.storage import Storage, StorageOptions
+from wids.tar import TarReader, add_checksums, build_index, decode_index, encode_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wids.tar import TarIndex
+
+
+def facts(index: TarIndex) -> dict[str, Any]:
+    """Return what an index says, whatever the types of its columns."""
+    plain = {name: getattr(index, name) for name in index.__slots__}
+    plain["keys"] = bytes(index.keys)
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in plain.items()}
+
+
+def storage(folder: Path) -> Storage:
+    return Storage(StorageOptions(cache_dir=str(folder)))
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    return write_tar(tmp_path / "train-0001.tar", sample_members(40))
+
+
+names = st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=40)
+written = st.lists(st.tuples(names, st.binary(max_size=700)), max_size=60)
+
+
+@settings(deadline=None, max_examples=60)
+@given(written)
+def test_an_index_reads_back_as_it_was(members: list[tuple[str, bytes]]) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    source = BufferSource(buffer.getvalue(), "a.tar")
+    index = build_index(source)
+    if not index.broken_links:
+        add_checksums(index, source)
+
+    again = decode_index(memoryview(encode_index(index, "it")), "it")
+
+    assert facts(again) == facts(index)
+
+
+def test_sparse_members_and_broken_links_are_kept(tmp_path: Path) -> None:
+    index = build_index(MmapSource(str(write_tar(tmp_path / "a.tar", sample_members(2)))))
+    index.sparse = {1: [(0, 1024, 5), (4096, 1536, 7)], 3: [(0, 3072, 1)]}
+    index.broken_links = {2: "the hard link at byte 512 is to 'ö', which is no earlier file"}
+
+    assert facts(decode_index(memoryview(encode_index(index, "it")), "it")) == facts(index)
+
+
+def test_a_member_takes_few_bytes(tmp_path: Path) -> None:
+    members = [(f"{number:08d}.bin", b"x" * (number % 600)) for number in range(20_000)]
+    index = build_index(MmapSource(str(write_tar(tmp_path / "a.tar", members))))
+
+    # Offset and size of a member: 4 + 2; start, kind and end of key of a sample: 4 + 1 + 4; its key: 8.
+    assert len(encode_index(index, "it")) < 20_000 * (2 + 4 + 2 + 1 + 4 + 4 + 8)
+
+
+def test_any_damaged_byte_is_noticed(shard: Path) -> None:
+    index = build_index(MmapSource(str(shard)))
+    data = encode_index(index, "it")
+
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 0x11
+        try:
+            again = decode_index(memoryview(damaged), "it")
+        except ValueError as error:
+            assert "it is" in str(error) or "it belongs" in str(error)
+        else:
+            # What the header pads with says nothing.
+            assert facts(again) == facts(index)
+
+
+def test_a_cut_index_is_noticed(shard: Path) -> None:
+    data = encode_index(build_index(MmapSource(str(shard))), "it")
+
+    for length in range(len(data)):
+        with pytest.raises(ValueError, match="it is damaged"):
+            decode_index(memoryview(data[:length]), "it")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"__metadata__": []}',
+        b'{"__metadata__": {}, "starts": 3}',
+        b'{"__metadata__": {}, "starts": {"dtype": "F8", "shape": [1], "data_offsets": [0, 8]}}',
+        b'{"__metadata__": {}, "starts": {"dtype": "U64", "shape": [-1], "data_offsets": [0, 8]}}',
+        b'{"__metadata__": {}, "starts": {"dtype": "U64", "shape": [9999999999], "data_offsets": [0, 8]}}',
+        b'{"__metadata__": {}, "starts": {"dtype": "U64", "shape": [1], "data_offsets": [-8, 8]}}',
+        b'{"__metadata__": {}, "starts": {"dtype": "U64", "shape": [1], "data_offsets": ["a", 8]}}',
+        b'{"__metadata__": {}, "starts": {"dtype": "U64", "shape": [1], "data_offsets": [0]}}',
+        b"\xff\xfe",
+        b'{"a": ' * 3000,
+    ],
+)
+def test_a_header_that_says_what_cannot_be_is_noticed(header: bytes) -> None:
+    data = len(header).to_bytes(8, "little") + header + bytes(64)
+
+    with pytest.raises(ValueError, match="it is "):
+        decode_index(memoryview(data), "it")
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_an_index_made_to_deceive_reads_nothing_beyond_its_shard(data: st.DataObject) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in sample_members(4):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    source = BufferSource(buffer.getvalue(), "a.tar")
+    index = build_index(source)
+    column = data.draw(st.sampled_from(["starts", "offsets", "sizes", "kinds", "key_ends"]))
+    row = data.draw(st.integers(0, len(getattr(index, column)) - 1))
+    setattr(index, column, getattr(index, column).astype(np.int64))
+    getattr(index, column)[row] = data.draw(st.sampled_from([0, 1, 7, 511, 1 << 20, 1 << 40, (1 << 63) - 1]))
+    reader = TarReader(source, decode_index(memoryview(encode_index(index, "it")), "it"))
+
+    for position in range(reader.num_samples):
+        try:
+            sample = reader.read(position, bytes)
+        except (TarFormatError, ShardMismatchError):
+            continue
+        assert all(value in buffer.getvalue() for value in sample.values())
+
+
+def test_a_newer_version_and_another_shard_are_not_read(shard: Path) -> None:
+    data = encode_index(build_index(MmapSource(str(shard))), "it")
+    columns = load(data)
+    length = int.from_bytes(data[:8], "little")
+    facts, digest = orjson.loads(orjson.loads(data[8 : 8 + length])["__metadata__"]["wids_index"])
+    newer = {"wids_index": orjson.dumps([{**facts, "version": "2"}, digest]).decode()}
+
+    with pytest.raises(ValueError, match="another shard"):
+        decode_index(memoryview(data), "that")
+    with pytest.raises(ValueError, match="of version 2, expected 1"):
+        decode_index(memoryview(save(columns, metadata=newer)), "it")
+
+
+# In the cache folder
+
+
+def test_a_second_opening_reads_no_header(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = IndexFiles(storage(tmp_path / "cache")).obtain(MmapSource(str(shard)), {"url": str(shard)})
+    monkeypatch.setattr("wids.index_files.build_index", lambda _: pytest.fail("it was scanned again"))
+
+    again = IndexFiles(storage(tmp_path / "cache")).obtain(MmapSource(str(shard)), {"url": str(shard)})
+
+    assert facts(again) == facts(first)
+
+
+def rewrite_in_place(path: Path) -> None:
+    """Give the file other samples of the same size, and its old modification time."""
+    status = path.stat()
+    content = path.read_bytes()
+    other = write_tar(path.with_name("other"), sample_members(40, first=100)).read_bytes()
+    assert len(other) == len(content)
+    with path.open("r+b") as file:
+        file.write(other)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def replace_file(path: Path) -> None:
+    """Put another file of the same size and modification time in its place."""
+    status = path.stat()
+    other = write_tar(path.with_name("other"), sample_members(40, first=100))
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.rename(path)
+
+
+@pytest.mark.parametrize("change", [rewrite_in_place, replace_file])
+def test_a_changed_shard_is_indexed_anew(shard: Path, tmp_path: Path, change: Callable[[Path], None]) -> None:
+    files = IndexFiles(storage(tmp_path / "cache"))
+    files.obtain(MmapSource(str(shard)), {"url": str(shard)})
+    change(shard)
+
+    source = MmapSource(str(shard))
+    reader = TarReader(source, files.obtain(source, {"url": str(shard)}))
+
+    assert [reader.key(0), reader.key(39)] == ["000100", "000139"]
+    assert reader.read(0, bytes)[".txt"] == b"text of 100"
+
+
+def test_a_damaged_cached_index_is_made_anew(shard: Path, tmp_path: Path) -> None:
+    files = IndexFiles(storage(tmp_path / "cache"))
+    expected = facts(files.obtain(MmapSource(str(shard)), {"url": str(shard)}))
+    (kept,) = (tmp_path / "cache").rglob("*.widx")
+    whole = kept.read_bytes()
+
+    for content in (b"", b"x", whole[:-1], whole[: len(whole) // 2], bytes(len(whole))):
+        kept.write_bytes(content)
+        assert facts(files.obtain(MmapSource(str(shard)), {"url": str(shard)})) == expected
+        assert kept.read_bytes() == whole
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_time(shard: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    files = IndexFiles(storage(tmp_path / "file" / "cache"))
+
+    index = files.obtain(MmapSource(str(shard)), {"url": str(shard)})
+
+    assert facts(index) == facts(build_index(MmapSource(str(shard))))
+
+
+def test_the_cached_indexes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wids.index_files._MAX_CACHED_BYTES", 20_000)
+    monkeypatch.setattr("wids.index_files._CHECK_EVERY", 2)
+    cache = IndexCache(storage(tmp_path / "cache"))
+
+    for number in range(30):
+        source = MmapSource(str(write_tar(tmp_path / f"{number}.tar", sample_members(10))))
+        cache.keep(source, build_index(source))
+
+    kept = list((tmp_path / "cache").rglob("*.widx"))
+    assert sum(path.stat().st_size for path in kept) < 23_000
+    assert cache.find(source) is not None
+
+
+def test_an_object_that_cannot_be_told_from_others_is_not_kept(tmp_path: Path) -> None:
+    source = BufferSource(write_tar(tmp_path / "a.tar", sample_members(2)).read_bytes(), "a.tar")
+    cache = IndexCache(storage(tmp_path / "cache"))
+
+    cache.keep(source, build_index(source))
+
+    assert cache.find(source) is None
+    assert not (tmp_path / "cache").exists()
+
+
+# In a pack
+
+
+def make_pack(folder: Path, shards: list[Path], *, checksums: bool = False) -> Path:
+    entries = []
+    for path in shards:
+        source = MmapSource(str(path))
+        index = build_index(source)
+        if checksums:
+            add_checksums(index, source)
+        entries.append((str(path), *pack_index(source, index)))
+    pack = folder / "train.widx"
+    write_pack(pack, str(pack), entries)
+    return pack
+
+
+def find(pack: Path, shard: Path) -> TarIndex | None:
+    return IndexPack(MmapSource(str(pack)), str(pack)).find(str(shard), MmapSource(str(shard)))
+
+
+def test_a_pack_gives_each_shard_its_index(tmp_path: Path) -> None:
+    shards = []
+    for folder, first in (("x", 0), ("y", 50)):
+        (tmp_path / folder).mkdir()
+        shards += [write_tar(tmp_path / folder / f"{n}.tar", sample_members(7, first=first + 7 * n)) for n in range(3)]
+    pack = make_pack(tmp_path, shards)
+
+    for path in shards:
+        index = find(pack, path)
+        assert index is not None
+        assert facts(index) == facts(build_index(MmapSource(str(path))))
+
+
+def test_a_pack_is_a_zip_whose_entries_others_read(tmp_path: Path, shard: Path) -> None:
+    pack = make_pack(tmp_path, [shard])
+
+    with zipfile.ZipFile(pack) as archive:
+        assert archive.namelist() == ["train-0001.tar"]
+        columns = load(archive.read("train-0001.tar"))
+
+    assert columns["offsets"].tolist()[:2] == [512, 1536]
+    assert pack.read_bytes() == make_pack(tmp_path, [shard]).read_bytes()
+
+
+def test_entries_are_aligned(tmp_path: Path) -> None:
+    shards = [write_tar(tmp_path / f"{'x' * n}.tar", sample_members(n)) for n in range(1, 9)]
+    pack = make_pack(tmp_path, shards)
+    reader = IndexPack(MmapSource(str(pack)), str(pack))
+    start = np.frombuffer(MmapSource(str(pack)).buffer, np.uint8).ctypes.data % 64
+
+    assert start == 0
+    for entry in reader._by_name.values():
+        assert np.frombuffer(reader._window(entry), np.uint8).ctypes.data % 64 == 0
+
+
+def test_a_pack_that_was_copied_with_its_shards_still_fits(tmp_path: Path, shard: Path) -> None:
+    pack = make_pack(tmp_path, [shard])
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    moved = Path(shutil.copyfile(shard, tmp_path / "elsewhere" / "deep" / shard.name))
+    os.utime(moved, (1, 1))
+
+    assert find(Path(shutil.copyfile(pack, tmp_path / "elsewhere" / "deep" / "train.widx")), moved) is not None
+    assert find(Path(shutil.copyfile(pack, tmp_path / "elsewhere" / "other.widx")), moved) is not None
+
+
+def test_a_shard_that_does_not_fit_is_indexed_anew_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shards = [write_tar(tmp_path / f"{n}.tar", sample_members(5)) for n in range(3)]
+    pack = make_pack(tmp_path, shards)
+    for path in shards[1:]:
+        write_tar(path, sample_members(6))
+    files = IndexFiles(storage(tmp_path / "cache"))
+
+    counts = [
+        files.obtain(MmapSource(str(path)), {"url": str(path), "index": str(pack)}).num_samples for path in shards
+    ]
+
+    assert counts == [5, 6, 6]
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "no entry that fits" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no zip", b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + bytes(100)], ids=["0", "text", "none", "cut"]
+)
+def test_a_pack_that_is_none_is_a_warning(
+    tmp_path: Path, shard: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "train.widx").write_bytes(content)
+    files = IndexFiles(storage(tmp_path / "cache"))
+
+    index = files.obtain(MmapSource(str(shard)), {"url": str(shard), "index": str(tmp_path / "train.widx")})
+
+    assert index.num_samples == 40
+    assert "train.widx" in caplog.text
+
+
+def test_a_missing_pack_is_a_warning(tmp_path: Path, shard: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = pickle.loads(pickle.dumps(IndexFiles(storage(tmp_path / "cache"))))
+
+    index = files.obtain(MmapSource(str(shard)), {"url": str(shard), "index": str(tmp_path / "gone.widx")})
+
+    assert index.num_samples == 40
+    assert "gone.widx" in caplog.text
+
+
+def test_every_damaged_byte_of_a_pack_is_noticed(tmp_path: Path) -> None:
+    shard = write_tar(tmp_path / "a.tar", sample_members(3))
+    whole = make_pack(tmp_path, [shard]).read_bytes()
+    expected = facts(build_index(MmapSource(str(shard))))
+    damaged_pack = tmp_path / "damaged.widx"
+
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        damaged_pack.write_bytes(damaged)
+        files = IndexFiles(storage(tmp_path / "cache"))
+        index = files.obtain(MmapSource(str(shard)), {"url": str(shard), "index": str(damaged_pack)})
+        assert facts(index) == expected
+
+
+def test_a_pack_that_is_not_whole_never_has_its_name(tmp_path: Path, shard: Path) -> None:
+    pack = make_pack(tmp_path, [shard])
+    before = pack.read_bytes()
+
+    def broken() -> Any:
+        yield str(shard), "x", b"y"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_pack(pack, str(pack), broken())
+
+    assert pack.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train-0001.tar", "train.widx"]
+
+
+@pytest.mark.parametrize(
+    ("url", "pack", "name"),
+    [
+        ("/data/a.tar", "/data/train.widx", "a.tar"),
+        ("/data/x/a.tar", "/data/train.widx", "x/a.tar"),
+        ("/else/a.tar", "/data/train.widx", "/else/a.tar"),
+        ("a.tar", "train.widx", "a.tar"),
+        ("https://me:secret@x.org/d/a.tar?sig=secret", "https://me:secret@x.org/d/t.widx?sig=other", "a.tar"),
+        ("s3://b/d/a.tar", "s3://b/t.widx", "d/a.tar"),
+        ("/data/a?b.tar", "/data/train.widx", "a?b.tar"),
+    ],
+)
+def test_entries_are_named_relative_to_the_pack_without_secrets(url: str, pack: str, name: str) -> None:
+    assert entry_name(url, pack) == name
+
+
+# Checksums of members
+
+
+def test_a_changed_byte_of_a_member_is_found_on_every_read(shard: Path) -> None:
+    index = build_index(MmapSource(str(shard)))
+    add_checksums(index, MmapSource(str(shard)))
+    damaged = bytearray(shard.read_bytes())
+    offset = int(index.offsets[10])
+    damaged[offset + 3] ^= 1
+    reader = TarReader(BufferSource(bytes(damaged), "a.tar"), index, verify=True)
+
+    for make in (bytes, io.BytesIO, memoryview):
+        for _ in range(2):
+            with pytest.raises(
+                ShardMismatchError, match=rf"key '000005', field '\.txt', at byte {offset}: has checksum"
+            ):
+                reader.read(5, make)
+    assert reader.read(5, bytes, {".cls"}) == {".cls": b"5"}
+    assert reader.read(4, bytes) == {".txt": b"text of 4", ".cls": b"4"}
+
+
+def test_comparing_without_checksums_is_an_error_at_once(shard: Path) -> None:
+    source = MmapSource(str(shard))
+
+    with pytest.raises(ShardMismatchError, match="widsindex create --index --checksums"):
+        TarReader(source, build_index(source), verify=True)

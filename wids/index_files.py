@@ -1,0 +1,328 @@
+"""Where indexes of shards are kept: in the pack that a descriptor names, else in the cache folder.
+
+    train.widx                          a pack: a ZIP of stored entries, one per shard, beside the descriptor
+    CACHE/.wids/index/DIGEST.widx       one shard's index, for the very file that was read
+
+A pack travels: its entry fits a shard of the same size whose ends, and some headers between them, have the same digest. A cached index fits only
+the very file: size, times and inode, or the store's tag. What does not fit, is damaged or of another version is made
+anew for that shard alone.
+
+A pack's layout is that of ZIP (PKWARE APPNOTE 6.3.10, sections 4.3 and 4.5), uncompressed and with every entry at a
+multiple of 64 bytes, so that entries are mapped where they lie; each is an index as `wids.tar.kept` writes it. An
+entry's name is the shard's URL relative to the pack, its comment what the shard must be.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import secrets
+import zipfile
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from xxhash import xxh3_128_hexdigest
+
+from wids.errors import redact
+from wids.tar import MemberFile, build_index, decode_index, digest_ends, digest_headers, encode_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from wids.source import Identity, Source
+    from wids.storage import Storage
+    from wids.tar import TarIndex
+
+_log = logging.getLogger(__name__)
+
+SUFFIX = ".widx"
+
+_ALIGNMENT = 64
+_PADDING_FIELD = 0xD935
+"""Id of the extra field that Android's zipalign pads with, which readers skip."""
+_LOCAL_HEADER = 30
+_MAX_CACHED_BYTES = 1 << 30
+"""Of all indexes in a cache folder; they are made anew in less time than it takes to download a shard."""
+_KEPT_SHARE = 0.8
+_CHECK_EVERY = 256
+"""Indexes that a process writes between two looks at how many bytes there are."""
+
+
+class IndexFiles:
+    """Finds the index of a shard where it was kept, or makes and keeps it.
+
+    Safe to use from several threads and after a fork; pickles without what it has opened.
+
+    Args:
+        storage: Opens packs; its cache folder holds the indexes of shards without one.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._cache = IndexCache(storage)
+        self._packs: dict[str, IndexPack | None] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IndexFiles, (self._storage,)
+
+    def obtain(self, source: Source, shard: Mapping[str, Any]) -> TarIndex:
+        """Return a shard's index.
+
+        Args:
+            source: The opened shard.
+            shard: Its entry in the descriptor: `url`, and `index`, the URL of a pack, where there is one.
+
+        Raises:
+            TarFormatError: It is damaged, or no tar.
+            OSError: It cannot be read.
+        """
+        pack = self._open_pack(shard.get("index"))
+        packed = pack.find(str(shard["url"]), source) if pack is not None else None
+        if packed is not None:
+            return packed
+        cached = self._cache.find(source)
+        return self._cache.keep(source, build_index(source)) if cached is None else cached
+
+    def _open_pack(self, url: str | None) -> IndexPack | None:
+        if url is None:
+            return None
+        if url not in self._packs:
+            try:
+                pack = IndexPack(self._storage.open({"url": url}), url)
+            except Exception as error:  # zipfile raises half a dozen kinds for what is no ZIP
+                _log.warning("%s: the index pack cannot be used, so shards are indexed anew: %s", redact(url), error)
+                pack = None
+            self._packs[url] = pack
+        return self._packs[url]
+
+
+class IndexCache:
+    """Indexes of single shards in the cache folder.
+
+    Args:
+        storage: Whose cache folder it is.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._num_written = 0
+
+    def find(self, source: Source) -> TarIndex | None:
+        """Return what was kept of this very file, None when there is nothing, or nothing that can be used."""
+        shard = _very_file(source)
+        if shard is None:
+            return None
+        path = self._path(shard)
+        try:
+            data = _map_file(path)
+        except (OSError, ValueError):
+            return None
+        try:
+            index = decode_index(data, shard)
+        except ValueError as error:
+            _log.debug("%s: the kept index %s is not used: %s", source.name, path, error)
+            return None
+        # The time tells which indexes are in use; in a folder of somebody else's it stays as it is.
+        with suppress(OSError):
+            os.utime(path)
+        return index
+
+    def keep(self, source: Source, index: TarIndex) -> TarIndex:
+        """Write an index for later, and return it as others will find it: mapped, so that all processes share it."""
+        shard = _very_file(source)
+        if shard is None:
+            return index
+        data = encode_index(index, shard)
+        path = self._path(shard)
+        try:
+            self._storage.make_cache_folder()
+            path.parent.mkdir(exist_ok=True)
+            _write(path, data)
+            self._num_written += 1
+            if self._num_written % _CHECK_EVERY == 1:
+                _remove_oldest(path.parent)
+            return decode_index(_map_file(path), shard)
+        except (OSError, ValueError) as error:
+            _log.debug("%s: its index is not kept: %s", source.name, error)
+            return decode_index(memoryview(data), shard)
+
+    def _path(self, shard: str) -> Path:
+        return Path(self._storage.cache_dir, ".wids", "index", xxh3_128_hexdigest(shard.encode()) + SUFFIX)
+
+
+class IndexPack:
+    """The indexes of a dataset's shards, in one file.
+
+    Args:
+        source: The pack.
+        url: Of the pack; entries are named relative to it.
+
+    Raises:
+        Exception: It is no ZIP, whatever `zipfile` raises then.
+    """
+
+    def __init__(self, source: Source, url: str) -> None:
+        self._source = source
+        self._url = url
+        size = source.identity.size
+        with MemberFile(source, [(0, 0, size)], size) as file, zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+        self._by_name = {entry.filename: entry for entry in entries}
+        self._by_shard = {(_basename(entry.filename), _ends(entry)): entry for entry in entries}
+        self._warned = False
+
+    def find(self, url: str, source: Source) -> TarIndex | None:
+        """Return the index of a shard, None when there is none that fits; the first such shard is a warning."""
+        ends = digest_ends(source)
+        entry = self._by_name.get(entry_name(url, self._url))
+        if entry is None or _ends(entry) != ends:
+            # Shards that were moved without their pack, or the other way round, are found by what they are.
+            entry = self._by_shard.get((_basename(url), ends))
+        reason = "it has no entry that fits"
+        if entry is not None:
+            try:
+                index = decode_index(self._window(entry), ends)
+            except ValueError as error:
+                reason = str(error)
+            else:
+                # One request each where the shard is remote; there, headers are compared when samples are read.
+                if source.identity.etag is not None or _headers(entry) == digest_headers(source, index):
+                    return index
+        _log.log(
+            logging.DEBUG if self._warned else logging.WARNING,
+            "%s: the index pack %s is not used for it: %s; write it again with: widsindex create --index",
+            source.name,
+            redact(self._url),
+            reason,
+        )
+        self._warned = True
+        return None
+
+    def _window(self, entry: zipfile.ZipInfo) -> memoryview:
+        if entry.compress_type != zipfile.ZIP_STORED:
+            raise ValueError("its entry is compressed")
+        header = self._bytes(entry.header_offset, entry.header_offset + _LOCAL_HEADER)
+        skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+        start = entry.header_offset + _LOCAL_HEADER + skipped
+        return self._bytes(start, start + entry.file_size)
+
+    def _bytes(self, start: int, stop: int) -> memoryview:
+        view, base = self._source.window(start, stop)
+        part = view[start - base : stop - base]
+        if len(part) != stop - start:
+            raise ValueError("it is damaged: it ends inside an entry")
+        return part
+
+
+def pack_index(source: Source, index: TarIndex) -> tuple[str, bytes]:
+    """Return what a pack holds of one shard: what the shard must be, and its index."""
+    ends = digest_ends(source)
+    return f"{ends} {digest_headers(source, index)}", encode_index(index, ends)
+
+
+def write_pack(path: Path, url: str, entries: Iterable[tuple[str, str, bytes]]) -> None:
+    """Write a pack, in place of what has its name, when it is whole.
+
+    Args:
+        path: Of the pack.
+        url: Where readers will find it; entries are named relative to it.
+        entries: URL of each shard, and what `pack_index` returns of it.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with part.open("xb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                for shard_url, shard, data in entries:
+                    # A fixed time: equal shards give equal packs.
+                    entry = zipfile.ZipInfo(entry_name(shard_url, url))
+                    entry.comment = shard.encode()
+                    entry.extra = _pad(file.tell() + _LOCAL_HEADER + len(entry.filename.encode()))
+                    archive.writestr(entry, data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def entry_name(url: str, pack_url: str) -> str:
+    """Return what the entry of a shard is called: its URL as seen from the pack, without signing parameters.
+
+    Examples:
+        >>> entry_name("/data/train/a.tar", "/data/train.widx"), entry_name("https://x.org/a.tar?sig=1", "/data/t.widx")
+        ('train/a.tar', 'https://x.org/a.tar')
+    """
+    folder = _without_query(pack_url).rpartition("/")[0]
+    path = _without_query(url)
+    return path.removeprefix(f"{folder}/") if folder else path
+
+
+def _ends(entry: zipfile.ZipInfo) -> str:
+    return entry.comment.decode("ascii", "replace").rpartition(" ")[0]
+
+
+def _headers(entry: zipfile.ZipInfo) -> str:
+    return entry.comment.decode("ascii", "replace").rpartition(" ")[2]
+
+
+def _pad(offset: int) -> bytes:
+    """Return an extra field after which the entry's data is aligned, when the field begins at `offset`."""
+    length = -(offset + 4) % _ALIGNMENT
+    return _PADDING_FIELD.to_bytes(2, "little") + length.to_bytes(2, "little") + bytes(length)
+
+
+def _basename(url: str) -> str:
+    return _without_query(url).rpartition("/")[2]
+
+
+def _without_query(url: str) -> str:
+    path = redact(url)
+    return path.partition("?")[0] if "://" in path and not path.startswith("file:") else path
+
+
+def _very_file(source: Source) -> str | None:
+    """Return what names this very object and state of it, None where its store does not say enough."""
+    identity: Identity = source.identity
+    if identity.etag is None and identity.ctime_ns is None:
+        return None
+    return orjson.dumps([source.name, asdict(identity)]).decode()
+
+
+def _map_file(path: Path) -> memoryview:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, data: bytes) -> None:
+    # No fsync: what a power failure cuts has another digest, and is made anew.
+    part = path.with_suffix(f".{secrets.token_hex(8)}")
+    try:
+        part.write_bytes(data)
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Remove the indexes that were not used for longest, when there are too many bytes of them."""
+    files = []
+    for path in folder.iterdir():
+        with suppress(OSError):
+            status = path.stat()
+            files.append((status.st_mtime_ns, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    if total <= _MAX_CACHED_BYTES:
+        return
+    for _, size, path in sorted(files):
+        if total <= _KEPT_SHARE * _MAX_CACHED_BYTES:
+            return
+        with suppress(OSError):
+            path.unlink()
+        total -= size
