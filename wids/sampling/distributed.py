@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from wids.sampling.order import (
-    Span,
-    epoch_rng,
-    fill_lane,
-    iterate_ranges,
-    lane_length,
-    lane_span,
-    repartition,
-    repeat_to,
-    split_chunks,
-)
-from wids.sampling.samplers import ChunkedSampler, whole_number
+from wids.sampling.epochs import whole_number
+from wids.sampling.lanes import Lanes
+from wids.sampling.rank import RankFinder
+from wids.sampling.samplers import ChunkedSampler
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator, Sized
+    from collections.abc import Iterable, Iterator, Sized
 
 try:
     from torch.utils.data import DistributedSampler as _Base
@@ -33,10 +22,16 @@ logger = logging.getLogger(__name__)
 
 _WITHOUT_SHARDS = 1_000_000
 _SHARDS_PER_CHUNK = 8
+_MANY_LANES = 8
+_MUCH_MEMORY = 256 << 20
 
 
-class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg,misc]
-    """A `ChunkedSampler` over this rank's part of the dataset.
+class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg]
+    """A `ChunkedSampler` over this rank's part of the dataset; every rank yields the same number of indices.
+
+    The dataset is split into canonical replicas (lanes), each shuffled by chunks on its own, and ranks take the places of
+    the epoch in turn (`wids.sampling.lanes` draws it). With as many ranks as lanes each rank walks one lane; with any other
+    number the same samples come in the same global order.
 
     Args:
         dataset: Anything with a length.
@@ -49,15 +44,20 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
         drop_last: Leave out what does not fill all ranks equally, instead of repeating samples.
         even: False to yield every sample exactly once, so that ranks differ in length; for evaluation. Not with
             `drop_last`.
-        chunksize: Samples in a chunk; None for about eight shards' worth where the dataset has shards, else 1,000,000.
+        chunksize: Samples in a chunk; None for what a restored state says, else about eight shards' worth where the dataset
+            has shards, else 1,000,000.
+        num_canonical_replicas: How many lanes there are; None for what a restored state says, else as many as ranks. Ranks
+            that are no multiple of it walk several lanes each, so they read from several parts of the dataset at once.
         repartition_each_epoch: Give each rank other chunks in each epoch, so that over epochs it sees all the data.
             In epoch 0 they stay where they are unless `shufflefirst`. Not with `shuffle=False`.
+        sample_seeds: Yield indices that carry a seed for their sample, which the dataset puts into it as `__seed__`.
 
     Raises:
+        TypeError: What should be a whole number is none.
         ValueError: A number is out of its range, two arguments contradict each other, or only one of `num_replicas` and
             `rank` can be known.
 
-    Two epochs of twelve samples on three ranks, chunks of four, `repartition_each_epoch`; each chunk a letter:
+    Three epochs of twelve samples on three ranks, chunks of four, `repartition_each_epoch`; each chunk a letter:
 
         epoch 0      A A A A | B B B B | C C C C     as without repartition
         epoch 1      C C A A | A A B B | B B C C     chunks permuted (A B C), laid in a ring, which is turned and cut
@@ -77,7 +77,9 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
         drop_last: bool = False,
         even: bool = True,
         chunksize: int | None = None,
+        num_canonical_replicas: int | None = None,
         repartition_each_epoch: bool = False,
+        sample_seeds: bool = False,
     ) -> None:
         if drop_last and not even:
             raise ValueError("drop_last=True leaves samples out and even=False leaves none out; give one of them")
@@ -94,11 +96,16 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
         self.drop_last = drop_last
         self.even = even
         self.repartition_each_epoch = repartition_each_epoch
-        self._told_rank = None if rank is None else whole_number("rank", rank)
-        self._told_replicas = None if num_replicas is None else whole_number("num_replicas", num_replicas)
-        if self._told_rank is not None and self._told_replicas is not None:
-            _check_rank(self._told_rank, self._told_replicas)
-        self._found: tuple[int, int] | None = None
+        self.sample_seeds = sample_seeds
+        self._told_chunksize = chunksize is not None
+        self.num_canonical_replicas = num_canonical_replicas
+        self._told_lanes = num_canonical_replicas is not None
+        if num_canonical_replicas is not None:
+            self.num_canonical_replicas = whole_number("num_canonical_replicas", num_canonical_replicas)
+            if self.num_canonical_replicas < 1:
+                raise ValueError(f"num_canonical_replicas is {num_canonical_replicas}; it must be at least 1")
+        self._finder = RankFinder(rank, num_replicas)
+        self._warned = False
 
     @property
     def rank(self) -> int:  # type: ignore[override]
@@ -118,83 +125,64 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
     @property
     def total_size(self) -> int:  # type: ignore[override]
         """How many indices all ranks yield in an epoch, as torch's `DistributedSampler` calls it."""
-        return self._length() * self.num_replicas
-
-    def __len__(self) -> int:
-        if self.even:
-            return self._length()
-        start, stop = self._lane()
-        return stop - start
-
-    def _indices(self, epoch: int) -> Iterator[int]:
-        if self.repartition_each_epoch:
-            chunks, rng = self._repartitioned_chunks(epoch)
-            moved = False  # they are in another order already
-        else:
-            lane = self._lane()
-            chunks = split_chunks(fill_lane(lane, self._span, self._length()) if self.even else lane, self.chunksize)
-            rng = epoch_rng(self.seed, epoch)
-            moved = self._moves_chunks(epoch)
-        state = rng.getstate()
-
-        def walk() -> Iterator[int]:
-            rng.setstate(state)
-            return iterate_ranges(chunks, rng, indexshuffle=self.shuffle, shardshuffle=moved)
-
-        return repeat_to(len(self), (walk() for _ in repeat(None)) if chunks else ())
-
-    def _repartitioned_chunks(self, epoch: int) -> tuple[list[Span], random.Random]:
-        """Return this rank's chunks in their order, and the random numbers to shuffle inside them."""
-        start, stop = self._span
-        chunks = split_chunks(self._span, self.chunksize)
-        rng = epoch_rng(self.seed, epoch)
-        turn = 0
-        if self._moves_chunks(epoch) and chunks:
-            rng.shuffle(chunks)
-            turn = rng.randrange(stop - start)
-        rank, num_replicas = self._find_rank()
-        length = self._length()
-        if self.even and length:
-            rank = min(rank, (stop - start - 1) // length)  # an empty lane takes its nearest neighbour's
-        return repartition(chunks, num_replicas, rank, length, turn), rng
-
-    def _lane(self) -> Span:
-        rank, num_replicas = self._find_rank()
-        return lane_span(self._span, num_replicas, rank, drop_last=self.drop_last)
-
-    def _length(self) -> int:
-        start, stop = self._span
-        return lane_length(stop - start, self.num_replicas, drop_last=self.drop_last)
+        lanes = self._lanes(None)
+        return len(self) * self.num_replicas if lanes.even else lanes.num_samples
 
     def _find_rank(self) -> tuple[int, int]:
-        """Return `(rank, num_replicas)`: what is told, the rest from the process group, else the environment."""
-        if self._told_rank is not None and self._told_replicas is not None:
-            return self._told_rank, self._told_replicas
-        if self._found is not None:
-            return self._found
-        group = _ask_process_group()
-        found, where = (group, "the process group") if group is not None else self._ask_elsewhere()
-        rank, num_replicas = found
-        if self._told_rank is not None:
-            rank = self._told_rank
-        if self._told_replicas is not None:
-            num_replicas = self._told_replicas
-        _check_rank(rank, num_replicas)
-        logger.log(logging.INFO if group else logging.DEBUG, "rank %d of %d, from %s", rank, num_replicas, where)
-        if group is not None:  # the rest is asked again: a process group may come yet
-            self._found = rank, num_replicas
-        return rank, num_replicas
+        return self._finder.find()
 
-    def _ask_elsewhere(self) -> tuple[tuple[int, int], str]:
-        if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-            return (_number_in_environment("RANK"), _number_in_environment("WORLD_SIZE")), "RANK and WORLD_SIZE"
-        if self._told_rank is None and self._told_replicas is None:
-            return (0, 1), "neither a process group nor RANK and WORLD_SIZE: one replica"
-        known, missing = ("rank", "num_replicas") if self._told_rank is not None else ("num_replicas", "rank")
-        raise ValueError(f"{known} is given, but {missing} is not, and there is no process group to ask; give both")
+    def _num_lanes(self) -> int:
+        return self.num_replicas if self.num_canonical_replicas is None else self.num_canonical_replicas
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_found": None}  # found anew where it is unpickled: that may be another rank
+    def _lanes(self, epoch: int | None) -> Lanes:
+        start, stop = self._span(epoch)
+        return Lanes(stop - start, self._num_lanes(), self.drop_last, self.even)
+
+    def _repartitions(self) -> bool:
+        return self.repartition_each_epoch
+
+    def _blocks(self, epoch: int, start: int) -> Iterator[Iterable[int]]:
+        self._warn_of_lanes(epoch)
+        return super()._blocks(epoch, start)
+
+    def _warn_of_lanes(self, epoch: int) -> None:
+        """Say once what many lanes on one rank cost."""
+        share = self._share(epoch, 0)
+        if self._warned or share.num_lanes == 1:
+            return
+        self._warned = True
+        num_lanes, replicas = share.lanes.num_lanes, share.num_replicas
+        if share.num_lanes > _MANY_LANES:
+            logger.warning(
+                "rank %d of %d reads from %d of %d canonical replicas at once, so as many shards are open and fetched; "
+                "a multiple or a large divisor of %d ranks reads from fewer",
+                share.rank,
+                replicas,
+                share.num_lanes,
+                num_lanes,
+                num_lanes,
+            )
+        buffers = 4 * share.num_lanes * min(self.chunksize, share.lanes.length)
+        if self.repartition_each_epoch and buffers > _MUCH_MEMORY:
+            logger.warning(
+                "the chunks of %d canonical replicas take %d MB on this rank; a chunksize below %d takes less",
+                share.num_lanes,
+                buffers >> 20,
+                self.chunksize,
+            )
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            **super()._arguments(),
+            "drop_last": bool(self.drop_last),
+            "even": bool(self.even),
+            "repartition_each_epoch": bool(self.repartition_each_epoch),
+            "num_canonical_replicas": self._num_lanes(),
+        }
+
+    def _untold(self) -> set[str]:
+        names = {"chunksize": self._told_chunksize, "num_canonical_replicas": self._told_lanes}
+        return {name for name, told in names.items() if not told}
 
 
 def _chunk_of_shards(dataset: Any) -> int:
@@ -202,26 +190,3 @@ def _chunk_of_shards(dataset: Any) -> int:
     if lengths is None or len(lengths) == 0 or sum(lengths) != len(dataset):
         return _WITHOUT_SHARDS
     return max(1, _SHARDS_PER_CHUNK * len(dataset) // len(lengths))
-
-
-def _number_in_environment(name: str) -> int:
-    text = os.environ[name]
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"the environment variable {name} is {text!r}; it must be a whole number") from None
-
-
-def _ask_process_group() -> tuple[int, int] | None:
-    try:
-        import torch.distributed as dist
-    except ImportError:
-        return None
-    if not dist.is_available() or not dist.is_initialized():
-        return None
-    return dist.get_rank(), dist.get_world_size()
-
-
-def _check_rank(rank: int, num_replicas: int) -> None:
-    if num_replicas < 1 or not 0 <= rank < num_replicas:
-        raise ValueError(f"rank is {rank} of {num_replicas}; it must be at least 0 and below the number of replicas")

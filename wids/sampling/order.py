@@ -1,36 +1,26 @@
-"""The arithmetic of the samplers: pure functions, nothing else.
-
-Ten samples on four ranks, chunks of two, unshuffled; a lane is what one rank walks:
-
-    lanes        0 1 2 | 3 4 5 | 6 7 8 | 9
-    chunks       0 1,2 | 3 4,5 | 6 7,8 | 9
-    rank 0       0 1 2
-    rank 1       3 4 5
-    rank 2       6 7 8
-    rank 3       9 9 9     a short lane repeats its own sequence, so that all ranks yield the same number
-
-With `drop_last` lanes are two long and nothing repeats; with `even=False` rank 3 yields 9 alone.
-"""
+"""The pieces of 0.1.11's order: epochs to seeds, spans to chunks and lanes. Pure functions."""
 
 from __future__ import annotations
 
-import random
-from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    import random
+    from collections.abc import Iterator, Sequence
+
+    from wids.sampling.shuffle import Positions
 
 Span = tuple[int, int]
 """Indices `start` to `stop`, `stop` exclusive."""
 
 _EPOCH_STRIDE = 1289738273
-"""What 0.1.11 adds to the seed for each epoch."""
 
 
-def epoch_rng(seed: int, epoch: int) -> random.Random:
-    """Return the random numbers of one epoch, those of 0.1.11."""
-    return random.Random(seed + _EPOCH_STRIDE * epoch)  # noqa: S311  # an order, no secret
+def epoch_seed(seed: int, epoch: int) -> int:
+    """Return the seed of one epoch, as 0.1.11 computes it."""
+    return seed + _EPOCH_STRIDE * epoch
 
 
 def iterate_ranges(
@@ -57,84 +47,47 @@ def iterate_ranges(
             yield from range(start, stop)
 
 
-def split_chunks(span: Span, chunksize: int) -> list[Span]:
-    """Return a span in chunks, the last one shorter where it must be.
+def count_chunks(num_samples: int, chunksize: int) -> int:
+    """Return how many chunks there are, the last one shorter where it must be."""
+    return -(-num_samples // chunksize)
+
+
+def chunk_spans(order: Positions, num_samples: int, chunksize: int) -> Iterator[Span]:
+    """Yield the spans of chunks, which are numbered from index 0 on, in the given order.
 
     Examples:
-        >>> split_chunks((0, 5), 2)
-        [(0, 2), (2, 4), (4, 5)]
+        >>> list(chunk_spans(np.array([2, 0, 1]), 5, 2))
+        [(4, 5), (0, 2), (2, 4)]
     """
-    start, stop = span
-    return [(low, min(low + chunksize, stop)) for low in range(start, stop, chunksize)]
+    for number in order.tolist():
+        yield number * chunksize, min(number * chunksize + chunksize, num_samples)
 
 
-def lane_span(span: Span, num_lanes: int, lane: int, *, drop_last: bool) -> Span:
-    """Return which indices a lane has, by 0.1.11's rule: as many as the first one, as long as there are any.
-
-    Examples:
-        >>> [lane_span((0, 10), 4, lane, drop_last=False) for lane in range(4)]
-        [(0, 3), (3, 6), (6, 9), (9, 10)]
-        >>> [lane_span((0, 10), 4, lane, drop_last=True) for lane in range(4)]
-        [(0, 2), (2, 4), (4, 6), (6, 8)]
-    """
-    start, stop = span
-    length = lane_length(stop - start, num_lanes, drop_last=drop_last)
-    low = min(start + lane * length, stop)
-    return low, min(low + length, stop)
-
-
-def lane_length(num_samples: int, num_lanes: int, *, drop_last: bool) -> int:
-    """Return how many indices the longest lane has."""
-    return num_samples // num_lanes if drop_last else -(-num_samples // num_lanes)
-
-
-def fill_lane(span: Span, num_samples_span: Span, length: int) -> Span:
-    """Return the lane itself, or for an empty one its nearest neighbour's, which are the last indices there are.
-
-    Examples:
-        >>> fill_lane((9, 9), (0, 9), 2)
-        (8, 9)
-    """
-    start, stop = span
-    if start < stop or length == 0:
-        return span
-    first, last = num_samples_span
-    low = first + (last - 1 - first) // length * length
-    return low, last
-
-
-def repartition(chunks: list[Span], num_lanes: int, lane: int, length: int, turn: int) -> list[Span]:
-    """Return a lane's chunks after all chunks were laid end to end in a ring, which is cut into equal lanes.
-
-    A chunk that straddles two lanes is cut. The last lane is short where the chunks are not enough.
+def ring_spans(order: Positions, num_samples: int, chunksize: int, begin: int, end: int) -> Iterator[Span]:
+    """Yield the spans between two places of the ring in which chunks lie end to end; the first and the last may be cut.
 
     Args:
-        chunks: Of the whole dataset, in their order in the ring.
-        num_lanes: How many lanes there are.
-        lane: Which one.
-        length: Indices per lane.
-        turn: Where lane 0 begins in the ring, in indices; without it a chunk larger than a lane would always be cut at
-            the same places.
+        order: Of the chunks in the ring, `(num_chunks,)`.
+        num_samples: In the ring, at least 1.
+        chunksize: Of all chunks but the one with the highest number, which may be shorter.
+        begin: Place, at least 0.
+        end: Place, at most `begin + num_samples`.
 
     Examples:
-        >>> [repartition([(4, 8), (0, 4), (8, 10)], 2, lane, 5, 0) for lane in range(2)]
-        [[(4, 8), (0, 1)], [(1, 4), (8, 10)]]
-        >>> [repartition([(4, 8), (0, 4), (8, 10)], 2, lane, 5, 3) for lane in range(2)]
-        [[(7, 8), (0, 4)], [(8, 10), (4, 7)]]
+        >>> list(ring_spans(np.array([1, 0, 2]), 10, 4, 3, 11))
+        [(7, 8), (0, 4), (8, 10), (4, 5)]
     """
-    assert 0 <= lane < num_lanes, "the sampler checks its rank"
-    total = sum(stop - start for start, stop in chunks)
-    begin, end = turn + lane * length, min(turn + (lane + 1) * length, turn + total)
-    parts = []
-    place = 0
-    for start, stop in chunks * 2:  # twice round: lanes end at most one round after they begin
-        low, high = max(begin, place), min(end, place + stop - start)
-        if low < high:
-            parts.append((start + low - place, start + high - place))
-        place += stop - start
-    return parts
-
-
-def repeat_to(length: int, make: Iterable[Iterator[int]]) -> Iterator[int]:
-    """Yield `length` indices: the first iterator's, then those of the next, which begins again."""
-    return islice(chain.from_iterable(make), length)
+    sizes = np.minimum(order.astype(np.int64) * chunksize + chunksize, num_samples) - order.astype(np.int64) * chunksize
+    ends = np.cumsum(sizes)
+    left = end - begin
+    place = begin % num_samples
+    turn = int(np.searchsorted(ends, place, side="right"))
+    while left > 0:
+        chunk = turn % len(order)
+        inside = place - int(ends[chunk] - sizes[chunk])
+        take = min(int(sizes[chunk]) - inside, left)
+        start = int(order[chunk]) * chunksize + inside
+        yield start, start + take
+        left -= take
+        place = (place + take) % num_samples
+        turn += 1

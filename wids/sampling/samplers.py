@@ -3,62 +3,113 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from itertools import accumulate, pairwise
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
-from wids.sampling.order import Span, epoch_rng, iterate_ranges, split_chunks
+from wids.sampling.cursor import ChunkedOrder, ShardOrder
+from wids.sampling.epochs import EpochSampler, Walk, whole_number
+from wids.sampling.lanes import Lanes, Share
+from wids.sampling.seeds import seed_indices
+from wids.sampling.state import Fingerprint, check_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence, Sized
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 
-try:
-    from torch.utils.data import Sampler as _Base
-except ImportError:
-    _Base = object  # type: ignore[assignment,misc]
+    from wids.sampling.lanes import Read
+    from wids.sampling.order import Span
 
 
-class EpochSampler(_Base):  # type: ignore[type-arg]
-    """Counts epochs: one begins at an iterator's first `next()`, and the next iterator begins the next one.
+class LaneSampler(EpochSampler):
+    """A sampler whose epochs are laid out in lanes."""
 
-    Libraries call `iter()` more often than users do, so an iterator that is thrown away unused uses up nothing.
-    """
-
+    dataset: Any
     seed: int
+    sample_seeds = False
 
-    def _start(self, seed: int) -> None:
-        self.seed = seed
-        self._epoch = 0
-        self._next_epoch = 0
+    def __len__(self) -> int:
+        return self._share(None, 0).count()
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the latest iterator that has begun, the next one when that has ended; setting is `set_epoch`."""
-        return self._epoch
+    def _share(self, epoch: int | None, start: int) -> Share:
+        return Share(self._lanes(epoch), start, *self._find_rank())
 
-    @epoch.setter
-    def epoch(self, epoch: int) -> None:
-        self.set_epoch(epoch)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Let the next iterator yield this epoch."""
-        self._epoch = self._next_epoch = whole_number("epoch", epoch)
-
-    def __iter__(self) -> Iterator[int]:
-        # The body of a generator runs at its first next().
-        epoch = self._next_epoch
-        self._epoch = epoch
-        self._next_epoch = epoch + 1
-        yield from self._indices(epoch)
-        if self._epoch == epoch:
-            self._epoch = self._next_epoch
+    def _find_rank(self) -> tuple[int, int]:
+        return 0, 1
 
     @abstractmethod
-    def _indices(self, epoch: int) -> Iterator[int]:
-        """Yield the indices of one epoch."""
+    def _lanes(self, epoch: int | None) -> Lanes:
+        """Return the layout of an epoch; None for that of all the data."""
+
+    @abstractmethod
+    def _open(self, epoch: int) -> tuple[int, Read]:
+        """Return what to add to an epoch's positions, and what reads them."""
+
+    def _blocks(self, epoch: int, start: int) -> Iterator[Iterable[int]]:
+        first, read = self._open(epoch)
+        again = self._open(epoch)[1]
+        for block in self._share(epoch, start).indices(read, again):
+            indices = block + first
+            yield seed_indices(indices, self.seed, epoch) if self.sample_seeds else indices.tolist()
+
+    def global_order(self, epoch: int) -> Iterator[list[int]]:
+        """Yield the indices of a whole epoch in the order of its places, which is that of all ranks, block by block."""
+        lanes = self._lanes(epoch)
+        first, read = self._open(epoch)
+        for block in Share(lanes, 0, 0, 1).indices(read, read):
+            yield (block + first).tolist()
+
+    def _count(self, epoch: int, start: int) -> int:
+        return self._share(epoch, start).count()
+
+    def _place_after(self, walk: Walk) -> int:
+        return self._share(walk.epoch, walk.start).place_after(walk.done)
+
+    def _consumed_place(self, epoch: int, consumed: int) -> int:
+        lanes = self._lanes(epoch)
+        return consumed if lanes.even else lanes.find_place(consumed)
+
+    def _is_end(self, epoch: int, place: int) -> bool:
+        lanes = self._lanes(epoch)
+        left = lanes.num_places - place
+        return left < self._find_rank()[1] if lanes.drop_last else left <= 0
+
+    # State
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"seed": self.seed}
+
+    def _untold(self) -> set[str]:
+        return set()
+
+    def _fingerprint(self) -> Fingerprint:
+        return Fingerprint(self.dataset)
+
+    def _described(self) -> dict[str, Any]:
+        if self._data is None:
+            self._data = self._fingerprint().describe()
+        return self._data
+
+    _data: dict[str, Any] | None = None
+    _old_data: tuple[int, dict[str, Any]] | None = None
+    """The epoch that still runs over less data than there is, and what a state says of that data."""
+
+    def _describe(self, epoch: int) -> dict[str, Any]:
+        data = self._described() if self._old(epoch) is None else self._old(epoch)
+        return {"arguments": self._arguments(), "data": data}
+
+    def _adopt(self, state: Mapping[str, Any], *, strict: bool) -> None:
+        taken = check_arguments(self._arguments(), state["arguments"], self._untold())
+        data = state["data"]
+        if data != self._described():
+            self._fingerprint().check(data, strict=strict)
+            self._old_data = state["epoch"], dict(data)
+        for name, value in taken.items():
+            setattr(self, name, value)
+
+    def _old(self, epoch: int | None) -> dict[str, Any] | None:
+        return self._old_data[1] if self._old_data is not None and self._old_data[0] == epoch else None
 
 
-class ChunkedSampler(EpochSampler):
+class ChunkedSampler(LaneSampler):
     """Shuffles inside chunks of consecutive indices, and the order of the chunks, so that few shards are read at a time.
 
     Args:
@@ -71,8 +122,11 @@ class ChunkedSampler(EpochSampler):
         dslength_per_replica: What `len` says, where it is not the number of indices; -1 for that number.
 
     Raises:
+        TypeError: What should be a whole number is none.
         ValueError: A number is out of its range.
     """
+
+    num_canonical_replicas: int | None = 1
 
     def __init__(
         self,
@@ -88,12 +142,13 @@ class ChunkedSampler(EpochSampler):
         chunksize = whole_number("chunksize", chunksize)
         if chunksize < 1:
             raise ValueError(f"chunksize is {chunksize}; it must be at least 1")
-        self._start(seed)
+        self._start()
         self.dataset = dataset
+        self.seed = whole_number("seed", seed)
         self.chunksize = chunksize
         self.shuffle = shuffle
         self.shufflefirst = shufflefirst
-        self._span = find_span(dataset, num_samples)
+        self._told_span = None if num_samples is None else find_span(dataset, num_samples)
         self._told_length = dslength_per_replica
 
     @property
@@ -102,22 +157,44 @@ class ChunkedSampler(EpochSampler):
         return len(self)
 
     def __len__(self) -> int:
-        start, stop = self._span
-        return self._told_length if self._told_length > 0 else stop - start
+        return self._told_length if self._told_length > 0 else super().__len__()
 
-    def _indices(self, epoch: int) -> Iterator[int]:
-        return iterate_ranges(
-            split_chunks(self._span, self.chunksize),
-            epoch_rng(self.seed, epoch),
-            indexshuffle=self.shuffle,
-            shardshuffle=self._moves_chunks(epoch),
+    def _span(self, epoch: int | None) -> Span:
+        if self._told_span is not None:
+            return self._told_span
+        old = self._old(epoch)
+        return 0, len(self.dataset) if old is None else old["samples"]
+
+    def _lanes(self, epoch: int | None) -> Lanes:
+        start, stop = self._span(epoch)
+        return Lanes(stop - start, 1)
+
+    def _open(self, epoch: int) -> tuple[int, Read]:
+        order = ChunkedOrder(
+            self._lanes(epoch),
+            self.chunksize,
+            self.seed,
+            epoch,
+            shuffle=self.shuffle,
+            move=self.shuffle and (self.shufflefirst or epoch > 0),
+            repartition=self._repartitions(),
         )
+        return self._span(epoch)[0], order.read
 
-    def _moves_chunks(self, epoch: int) -> bool:
-        return self.shuffle and (self.shufflefirst or epoch > 0)
+    def _repartitions(self) -> bool:
+        return False
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "chunksize": self.chunksize,
+            "shuffle": bool(self.shuffle),
+            "shufflefirst": bool(self.shufflefirst),
+            "num_samples": None if self._told_span is None else list(self._told_span),
+        }
 
 
-class ShardListSampler(EpochSampler):
+class ShardListSampler(LaneSampler):
     """Shuffles inside each shard, and from epoch 1 on the order of the shards.
 
     Args:
@@ -127,46 +204,51 @@ class ShardListSampler(EpochSampler):
         shufflefirst: Shuffle the order of the shards in epoch 0 too.
 
     Raises:
+        TypeError: A length is no whole number.
         ValueError: A length is negative.
     """
 
     def __init__(
         self, dataset: Any, *, lengths: Sequence[int] | None = None, seed: int = 0, shufflefirst: bool = False
     ) -> None:
-        self._start(seed)
+        self._start()
         self.dataset = dataset
+        self.seed = whole_number("seed", seed)
         self.shufflefirst = shufflefirst
         self.lengths = [
             whole_number("a length", length) for length in (dataset.lengths if lengths is None else lengths)
         ]
         if self.lengths and min(self.lengths) < 0:
             raise ValueError(f"lengths has {min(self.lengths)}; a shard has at least 0 samples")
-        self._ranges = list(pairwise(accumulate(self.lengths, initial=0)))
 
-    def __len__(self) -> int:
-        return sum(self.lengths)
+    def _lengths(self, epoch: int | None) -> list[int]:
+        old = self._old(epoch)
+        return self.lengths if old is None else self.lengths[: old["shards"]]
 
-    def _indices(self, epoch: int) -> Iterator[int]:
-        return iterate_ranges(
-            self._ranges,
-            epoch_rng(self.seed, epoch),
-            indexshuffle=True,
-            shardshuffle=self.shufflefirst or epoch > 0,
-        )
+    def _lanes(self, epoch: int | None) -> Lanes:
+        return Lanes(sum(self._lengths(epoch)), 1)
+
+    def _open(self, epoch: int) -> tuple[int, Read]:
+        return 0, ShardOrder(self._lengths(epoch), self.seed, epoch, move=self.shufflefirst or epoch > 0).read
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"seed": self.seed, "shufflefirst": bool(self.shufflefirst)}
+
+    def _fingerprint(self) -> Fingerprint:
+        return Fingerprint(None, self.lengths) if self.dataset is None else Fingerprint(self.dataset, self.lengths)
 
 
 ShardedSampler = ShardListSampler
 
 
-def find_span(dataset: Sized, num_samples: int | tuple[int, int] | None) -> Span:
+def find_span(dataset: Sized, num_samples: int | tuple[int, int]) -> Span:
     """Return which indices are meant.
 
     Raises:
+        TypeError: A bound is no whole number.
         ValueError: They are not all in the dataset.
     """
     length = len(dataset)
-    if num_samples is None:
-        return 0, length
     try:
         start, stop = 0, as_index(num_samples)  # type: ignore[arg-type]  # numpy's whole numbers too
     except TypeError:
@@ -174,15 +256,3 @@ def find_span(dataset: Sized, num_samples: int | tuple[int, int] | None) -> Span
     if not 0 <= start <= stop <= length:
         raise ValueError(f"num_samples is {num_samples}, but the dataset has the indices 0 to {length - 1}")
     return start, stop
-
-
-def whole_number(name: str, value: Any) -> int:
-    """Return a whole number of any kind, numpy's too, as an int.
-
-    Raises:
-        TypeError: It is none.
-    """
-    try:
-        return as_index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}; it must be a whole number") from None
