@@ -168,26 +168,31 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             ShardMismatchError: The shard is not what its descriptor says.
             FetchError: The shard cannot be opened.
         """
-        if isinstance(index, slice):
-            return self._derive(_rows=(range(len(self)) if self._rows is None else self._rows)[index], _keys=None)
+        seed = None
+        if index.__class__ is not int:
+            if isinstance(index, slice):
+                return self._derive(_rows=(range(len(self)) if self._rows is None else self._rows)[index], _keys=None)
+            seed = getattr(index, "sample_seed", None)  # what samplers give with sample_seeds=True
         shard, position = self._find(index) if self._rows is not None else self._offsets.find_shard(index)
         reader = self._cache.get(shard)
         sample: Any = Sample()
         try:
             reader.read_into(sample, position, BytesIO, self._filter)
         except (TarFormatError, ShardMismatchError) as error:
-            return self._replace(error, shard, position, reader)
+            return self._replace(error, shard, position, reader, index)
         sample["__key__"] = reader.key(position)
         sample["__dataset__"], sample["__shard__"], first = self._shard_facts[shard]
         sample["__index__"] = first + position
         sample["__shardindex__"] = position
+        if seed is not None:
+            sample["__seed__"] = seed
         for step in self.transformations:
             try:
                 sample = step(sample)
             except DecodeError as error:
                 if not isinstance(step, Decoder):
                     raise
-                return self._replace(error, shard, position, reader)
+                return self._replace(error, shard, position, reader, index)
         return sample
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
@@ -280,20 +285,21 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
 
     # Damaged samples
 
-    def _replace(self, error: Exception, shard: int, position: int, reader: TarReader) -> Any:
+    def _replace(self, error: Exception, shard: int, position: int, reader: TarReader, asked: Any) -> Any:
         """Return what stands for a damaged sample, or raise with all that is known of it."""
         index = self._offsets.starts[shard] + position
         located = self._locate_error(error, index, shard, position, reader)
         return self._replacer.replace(
-            located, index, self._shard_facts[shard][1], self._cache.accesses, self._others(index, shard)
+            located, index, self._shard_facts[shard][1], self._cache.accesses, self._others(index, shard, asked)
         )
 
-    def _others(self, index: int, shard: int) -> Iterator[Callable[[], Any]]:
+    def _others(self, index: int, shard: int, asked: Any) -> Iterator[Callable[[], Any]]:
         """Yield readers of the shard's other samples, from the next one on, cyclically."""
         first, stop = self._offsets.starts[shard], self._offsets.starts[shard + 1]
         strict = self._derive(_rows=None, _replacer=Replacer("raise"))
         for other in [*range(index + 1, stop), *range(first, index)]:
-            yield lambda other=other: strict[other]  # type: ignore[misc]
+            place = asked.at(other) if hasattr(asked, "sample_seed") else other  # the seed that was asked for
+            yield lambda place=place: strict[place]  # type: ignore[misc]
 
     def _locate_error(self, error: Exception, index: int, shard: int, position: int, reader: TarReader) -> Exception:
         command = f"; see it with: widsindex sample {self._source} {index}" if self._source else ""

@@ -28,6 +28,10 @@ class SeededIndex(int):
         made.sample_seed = sample_seed
         return made
 
+    def at(self, index: int) -> Self:
+        """Return another index with this seed."""
+        return type(self)(index, self.sample_seed)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return SeededIndex, (int(self), self.sample_seed)
 
