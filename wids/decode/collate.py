@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wids.decode.packages import require
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_INT64 = range(-(2**63), 2**63)
 
 
 def collate(samples: Sequence[Any]) -> Any:
     """Return a batch of samples, for `DataLoader(collate_fn=wids.collate)`.
 
-    Numbers, and arrays or tensors that agree in shape and dtype, are stacked as torch's default collate does; texts,
-    images, dictionaries and ragged fields become lists.
+    Where samples are alike the batch is that of torch's default collate: numbers become one tensor, arrays and tensors
+    that agree in shape and dtype are stacked, dictionaries with the same keys and tuples of one length are collated
+    value by value, texts become a list. All else becomes a list too: images, arrays of different shapes, None, values
+    of different types. Integers among floats are floats. A list inside a sample (boxes, say) stays a list: torch would
+    turn a batch of lists around whenever their lengths happen to be equal.
 
     Args:
-        samples: Dictionaries (a batch is a dictionary of columns), tuples (a tuple of columns), or values (one column).
+        samples: Dictionaries (a batch is a dictionary of columns), tuples or lists (the same kind, of columns), or values
+            (one column). At least one.
 
     Raises:
-        ValueError: A field is missing in some samples, or tuples differ in length; names field and sample.
+        ValueError: A field is missing in some samples, rows differ in length or kind, or there are no samples; names
+            field and sample.
+
+    Examples:
+        >>> collate([{".cls": 3, ".txt": "a"}, {".cls": 4, ".txt": "b"}])
+        {'.cls': tensor([3, 4]), '.txt': ['a', 'b']}
     """
+    if not len(samples):
+        raise ValueError("a batch of no samples cannot be collated; leave empty batches out")
     first = samples[0]
-    if isinstance(first, dict):
-        return {name: _collate_column(_column(samples, name)) for name in _names(samples)}
-    if isinstance(first, tuple):
+    if isinstance(first, Mapping):
+        _check_kinds(samples, Mapping)
+        _check_fields(samples)
+        return {name: _collate_column([sample[name] for sample in samples]) for name in first}
+    if isinstance(first, (tuple, list)):
+        _check_kinds(samples, type(first))
         _check_lengths(samples)
-        return tuple(_collate_column(list(column)) for column in zip(*samples, strict=True))
+        columns = [_collate_column(list(column)) for column in zip(*samples, strict=True)]
+        return _like(first, columns)
     return _collate_column(list(samples))
 
 
@@ -35,6 +55,9 @@ def stack_columns(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Return one column per place of these tuples, stacked where webdataset's `batched` stacks.
 
     Numbers become arrays, arrays and tensors of one shape are stacked, all else is a list.
+
+    Raises:
+        ValueError: The tuples differ in length.
 
     Examples:
         >>> stack_columns([(1, "a"), (2, "b")])
@@ -44,26 +67,30 @@ def stack_columns(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(_stack(list(column)) for column in zip(*rows, strict=True))
 
 
-def _names(samples: Sequence[dict[str, Any]]) -> list[str]:
-    names = list(samples[0])
+def _check_kinds(samples: Sequence[Any], kind: type) -> None:
+    for place, sample in enumerate(samples):
+        if not isinstance(sample, kind):
+            raise ValueError(  # noqa: TRY004  # one type for all that keeps samples from being one batch
+                f"sample {place} of the batch is a {type(sample).__name__}, the first a {type(samples[0]).__name__}; make "
+                "them alike"
+            )
+
+
+def _check_fields(samples: Sequence[Mapping[str, Any]]) -> None:
+    first = samples[0]
     for sample in samples:
-        if sample.keys() == samples[0].keys():
+        odd = sorted(sample.keys() ^ first.keys(), key=str)
+        if not odd:
             continue
-        odd = sorted(sample.keys() ^ samples[0].keys())
-        without = sample if dict.get(sample, odd[0], None) is None else samples[0]
+        without = first if odd[0] in sample.keys() else sample  # noqa: SIM118  # a Sample's `in` takes other spellings
         raise ValueError(
             f"field {odd[0]!r} is missing in the sample with index {without.get('__index__')}, key "
             f"{without.get('__key__')!r}, but not in others of its batch; choose fields that all samples have with "
             "select_fields(), with missing= for the rest"
         )
-    return names
 
 
-def _column(samples: Sequence[dict[str, Any]], name: str) -> list[Any]:
-    return [sample[name] for sample in samples]
-
-
-def _check_lengths(rows: Sequence[tuple[Any, ...]]) -> None:
+def _check_lengths(rows: Sequence[Sequence[Any]]) -> None:
     for place, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise ValueError(
@@ -71,21 +98,56 @@ def _check_lengths(rows: Sequence[tuple[Any, ...]]) -> None:
             )
 
 
-def _collate_column(values: list[Any]) -> Any:
-    import torch
-    from torch.utils.data import default_collate
+def _like(row: Any, columns: list[Any]) -> Any:
+    """Return columns as the kind of row that they come from."""
+    if isinstance(row, list):
+        return columns
+    return type(row)(*columns) if hasattr(row, "_fields") else tuple(columns)
 
+
+def _collate_column(values: list[Any]) -> Any:
     first = values[0]
-    if isinstance(first, (bool, int, float)) and all(type(value) is type(first) for value in values):
-        return default_collate(values)
-    if isinstance(first, (np.ndarray, torch.Tensor)) and _are_alike(values) and not _is_odd(first):
-        return default_collate(values)
+    if isinstance(first, Mapping):
+        if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values):
+            return {name: _collate_column([value[name] for value in values]) for name in first}
+        return values
+    if isinstance(first, tuple):
+        if all(type(value) is type(first) and len(value) == len(first) for value in values):
+            return _like(first, [_collate_column(list(column)) for column in zip(*values, strict=True)])
+        return values
+    return _collate_leaves(values)
+
+
+def _collate_leaves(values: list[Any]) -> Any:
+    torch = require("torch", "torch")
+    if all(type(value) is bool for value in values):
+        return torch.tensor(values)
+    if all(_is_number(value) for value in values):
+        dtype = torch.int64 if all(isinstance(value, int) for value in values) else torch.float64
+        return torch.tensor(values, dtype=dtype)
+    if all(isinstance(value, (np.ndarray, np.generic)) for value in values) and _are_alike(values):
+        return _stack_arrays(values)
+    if all(isinstance(value, torch.Tensor) for value in values) and _are_alike(values):
+        return require("torch.utils.data", "torch").default_collate(values)
     return values
 
 
-def _is_odd(value: Any) -> bool:
-    """Tell whether an array's elements have no counterpart in torch."""
-    return isinstance(value, np.ndarray) and value.dtype.kind not in "biufc"
+def _is_number(value: Any) -> bool:
+    """Tell whether this is a number that torch holds exactly as Python does."""
+    if isinstance(value, int):
+        return type(value) is not bool and value in _INT64
+    return isinstance(value, float)
+
+
+def _stack_arrays(values: list[Any]) -> Any:
+    torch = require("torch", "torch")
+    if values[0].dtype.kind not in "biufc" or isinstance(values[0], np.ma.MaskedArray):
+        return values
+    stacked = np.stack(values)
+    try:
+        return torch.from_numpy(stacked.astype(stacked.dtype.newbyteorder("="), copy=False))
+    except TypeError:  # long doubles, and in older releases of torch some unsigned integers
+        return values
 
 
 def _are_alike(values: list[Any]) -> bool:
@@ -102,7 +164,5 @@ def _stack(values: list[Any]) -> Any:
     if isinstance(first, np.ndarray) and _are_alike(values):
         return np.stack(values)
     if type(first).__module__ == "torch" and hasattr(first, "dtype") and _are_alike(values):
-        import torch
-
-        return torch.stack(values)
+        return require("torch", "torch").stack(values)
     return values

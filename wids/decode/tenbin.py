@@ -49,7 +49,7 @@ def _read_chunk(data: bytes, offset: int) -> tuple[bytes, int]:
 def _make_array(header: bytes, content: bytes) -> np.ndarray[Any, Any]:
     if len(header) < 24 or len(header) % 8:
         raise ValueError(f"a header of {len(header)} bytes")
-    name = header[:8].rstrip(b"\0 ").decode("latin-1")
+    name = header[:8].rstrip(b"\0").decode("latin-1")
     if name not in _DTYPES:
         raise ValueError(f"dtype {name!r} is unknown")
     (num_dimensions,) = struct.unpack_from("<q", header, 16)

@@ -1,0 +1,199 @@
+"""Fields are decoded by their extension, in any case and behind any prefix, packed or not; what is wrong is an error."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.decode.files import AUDIO, IMAGES, PICKLES, VALUES, same
+from wids.decode import default_decoder
+from wids.decode.basic import PLAIN, WITH_PICKLE
+from wids.decode.images import EXTENSIONS
+from wids.errors import DecodeError
+
+decode_sample = default_decoder("PIL")
+
+
+def decode(field: str, data: Any) -> Any:
+    return decode_sample({field: data})[field]
+
+
+@pytest.mark.parametrize("extension", VALUES)
+def test_a_field_is_decoded_by_its_last_extension_in_any_case(extension: str) -> None:
+    data, expected = VALUES[extension]
+
+    for field in (f".{extension}", f".{extension.upper()}", f".{extension.title()}", f".seg.left.{extension}"):
+        assert same(decode(field, data), expected)
+
+
+@pytest.mark.parametrize("extension", [*VALUES, *IMAGES, *AUDIO])
+def test_a_packed_field_is_decoded_under_its_own_name(extension: str) -> None:
+    data = {**IMAGES, **AUDIO}.get(extension) or VALUES[extension][0]
+    fields = (f".{extension}.gz", f".{extension.upper()}.GZ", f".seg.{extension}.gz")
+
+    sample = decode_sample(dict.fromkeys(fields, gzip.compress(data)))
+
+    assert tuple(sample) == fields
+    for value in sample.values():
+        assert same(value, decode(f".{extension}", data))
+
+
+def test_every_extension_is_tested_here() -> None:
+    assert {*VALUES, *AUDIO, *PICKLES} == {*PLAIN, *WITH_PICKLE} - {"msg"}
+    assert set(IMAGES) == EXTENSIONS - {"jpe", "jfif", "j2k", "ico", "tga"}
+
+
+def test_extensions_that_were_left_undecoded_before_are_decoded() -> None:
+    for extension in ("jpeg", "webp", "tif", "bmp", "gif"):
+        assert decode(f".{extension}", IMAGES[extension]).size == (11, 9)
+    assert decode(".ppm.gz", gzip.compress(IMAGES["ppm"])).size == (11, 9)
+    assert same(decode(".npz", VALUES["npz"][0]), VALUES["npz"][1])
+    assert decode(".jsonl", b'{"a": 1}\n{"a": 2}\n') == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [bytes, io.BytesIO, memoryview, bytearray, lambda data: io.BufferedReader(io.BytesIO(data))],
+    ids=["bytes", "BytesIO", "memoryview", "bytearray", "file"],
+)
+def test_bytes_may_come_in_any_form(make: Any) -> None:
+    assert decode(".json", make(b"[1]")) == [1]
+
+
+def test_what_is_decoded_already_and_what_is_unknown_stay() -> None:
+    image = decode(".png", IMAGES["png"])
+    unknown = io.BytesIO(b"x")
+    sample = {"__key__": "k", ".png": image, ".txt": "text", ".cls": 3, ".npy": np.ones(2), ".json": None, ".xyz": unknown,
+              "image.png": b"no field", ".jpg": io.StringIO("text")}  # fmt: skip
+
+    decoded = decode_sample(dict(sample))
+
+    assert all(decoded[name] is sample[name] for name in sample)
+
+
+def test_a_packed_field_of_an_unknown_kind_is_unpacked_and_a_bare_gz_is_not() -> None:
+    packed = gzip.compress(b"volume")
+    bare = io.BytesIO(packed)
+
+    sample = decode_sample({".nii.gz": io.BytesIO(packed), ".gz": bare, ".t1.nii.GZ": packed})
+
+    assert sample[".nii.gz"].read() == b"volume"
+    assert sample[".t1.nii.GZ"].read() == b"volume"
+    assert sample[".gz"] is bare
+
+
+def test_none_leaves_images_alone_packed_ones_too() -> None:
+    packed = gzip.compress(IMAGES["png"])
+
+    sample = default_decoder(None)({".png": IMAGES["png"], ".png.gz": packed, ".cls": b"3"})
+
+    assert sample == {".png": IMAGES["png"], ".png.gz": packed, ".cls": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("3", 3), (" 3\n", 3), ("3.0", 3), ("-3.000", -3), ("3.", 3), ("3.000000000000000000e+00", 3), ("+3", 3), ("1_000", 1000),
+     ("٣", 3), ("0003", 3), (str(10**400), 10**400), ("9007199254740991.0", 2**53 - 1)],
+)  # fmt: skip
+def test_a_class_is_an_int_however_it_is_written(text: str, expected: int) -> None:
+    found = decode(".cls", text.encode())
+
+    assert found == expected
+    assert type(found) is int
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"3.5", b"nan", b"inf", b"-inf", b"1e400", b"9" * 5000, b"9007199254740993.0", b"1e30", b"", b" ", b"cat", b"3 4", b"0x3",
+     b"\xff", b"3\x00", b"\xef\xbb\xbf3", b"True", b"1__0"],
+)  # fmt: skip
+@pytest.mark.parametrize("extension", ["cls", "cls2", "index", "inx", "id"])
+def test_a_class_that_is_no_whole_number_is_an_error(extension: str, data: bytes) -> None:
+    with pytest.raises(DecodeError, match=rf"'\.{extension}'"):
+        decode(f".{extension}", data)
+
+
+@pytest.mark.parametrize("extension", ["txt", "text", "transcript"])
+def test_text_is_utf8_as_it_stands_and_an_error_when_it_is_not(extension: str) -> None:
+    assert decode(f".{extension}", "\ufeffä\r\n\0".encode()) == "\ufeffä\r\n\0"
+    for wrong in (b"caf\xe9", b"\xff\xfea\0", b"\xed\xa0\x80", b"ab\xc3"):
+        with pytest.raises(DecodeError, match="utf-8"):
+            decode(f".{extension}", wrong)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"NaN", b"[Infinity, -Infinity]", b'{"a": 1, "a": 2}', b"100000000000000000000", b'{"id": -9223372036854775809}', b"1e400",
+     b"0.1234567890123456789", b'"\\ud800"', b"\xef\xbb\xbf{}", '{"ä": 1}'.encode("utf-16"), b"-0", b"-0.0", b"1E5", b" [ ] ",
+     b"18446744073709551616", b"12345678901234567890123.5e-3"],
+)  # fmt: skip
+def test_json_gives_exactly_what_pythons_reader_gives(text: bytes) -> None:
+    assert repr(decode(".json", text)) == repr(json.loads(text))
+
+
+json_values: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(json_values, st.booleans())
+def test_any_json_is_read_as_python_reads_it(value: Any, escaped: bool) -> None:
+    text = json.dumps(value, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
+
+    assert repr(decode(".json", text)) == repr(json.loads(text))
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.binary(max_size=40) | st.text(st.sampled_from('[]{}",:0123456789.eE+-tfnNaI\\u \n'), max_size=30).map(str.encode)
+)
+def test_bytes_that_are_no_json_are_an_error_where_pythons_reader_says_so(data: bytes) -> None:
+    try:
+        expected = json.loads(data)
+    except ValueError:
+        with pytest.raises(DecodeError):
+            decode(".json", data)
+        return
+
+    assert repr(decode(".json", data)) == repr(expected)
+
+
+def test_json_without_an_end_of_brackets_or_digits_is_an_error() -> None:
+    for text in (b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000, b"{bad", b"[1,]", b""):
+        with pytest.raises(DecodeError, match=r"'\.json'"):
+            decode(".json", text)
+
+
+def test_json_lines_name_the_line_that_is_wrong() -> None:
+    assert decode(".jsonl", b"") == []
+    assert decode(".jsonl", b'1\r\n\n 2 \n{"a":\r3}') == [1, 2, {"a": 3}]
+    with pytest.raises(DecodeError, match="line 3: "):
+        decode(".jsonl", b"1\n2\n{bad\n")
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xc1", b"\x92\x01", b"\x01\x02", b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xa1\xff", b"", b"\x91" * 5000],
+    ids=["no type", "cut", "rest", "huge list", "huge bytes", "no utf-8", "empty", "deep"],
+)  # fmt: skip
+def test_a_damaged_msgpack_is_an_error(data: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"'\.mp'"):
+        decode(".mp", data)
+
+
+def test_the_fields_that_are_remembered_are_bounded() -> None:
+    decoder = default_decoder()
+
+    for number in range(5000):
+        decoder({f".{number}.txt": b""})
+
+    assert len(decoder._known) <= 1000
