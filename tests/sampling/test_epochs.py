@@ -111,6 +111,36 @@ def test_a_restored_epoch_that_is_left_early_is_followed_by_the_next(kind: str) 
 
 
 @KINDS
+def test_after_a_state_at_a_beginning_one_iterator_may_read_ahead_and_be_thrown_away(kind: str) -> None:
+    epochs = orders_of(kind)
+    sampler = make(kind)
+    sampler.load_state_dict({**sampler.state_dict(), "epoch": 1, "place": 0})
+
+    ahead = iter(sampler)
+    next(ahead)
+
+    assert list(sampler) == epochs[1]
+    assert list(sampler) == epochs[2]
+    sampler.load_state_dict({**sampler.state_dict(), "epoch": 1, "place": 0})
+    assert list(sampler) == epochs[1]
+    assert list(sampler) == epochs[2]
+
+
+@KINDS
+def test_set_epoch_within_an_epoch_decides_of_the_next_iterator(kind: str) -> None:
+    epochs = orders_of(kind)
+    sampler = make(kind)
+    sampler.load_state_dict({**sampler.state_dict(), "epoch": 1, "place": 0})
+    iterator = iter(sampler)
+    next(iterator)
+
+    sampler.set_epoch(1)
+    list(iterator)
+
+    assert list(sampler) == epochs[1]
+
+
+@KINDS
 def test_the_state_at_an_epochs_end_is_the_next_ones_beginning(kind: str) -> None:
     sampler = make(kind)
     sampler.set_epoch(1)

@@ -46,18 +46,26 @@ class Epochs:
     """What the next iterator begins."""
     armed: tuple[int, Place] | None = None
     """Epoch and place that were restored, until an iterator of that epoch has ended."""
+    stays: bool = False
+    """The next iterator may be left early, and the one after it begins the same epoch."""
+    uncounted: int | None = None
+    """The epoch of such an iterator, until it has ended."""
     walk: Walk | None = None
     """Of the iterator that yielded last, unless an epoch was set since."""
 
     def set(self, epoch: int) -> None:
         """Let the next iterator begin an epoch; at its restored place, where it has one."""
         self.current = self.next = epoch
+        self.stays, self.uncounted = False, None
         self.walk = None
 
-    def restore(self, epoch: int, place: Place) -> None:
+    def restore(self, epoch: int, place: Place, *, is_beginning: bool) -> None:
         """Let the next iterator begin an epoch at a place."""
         self.set(epoch)
         self.armed = epoch, place
+        # When torchdata's StatefulDataLoader restores a finished epoch, its workers read ahead with one iterator, which is
+        # thrown away for another one.
+        self.stays = is_beginning
 
     def start_of(self, epoch: int) -> Place | None:
         """Return where an epoch begins; None for its beginning."""
@@ -66,11 +74,15 @@ class Epochs:
     def begin(self) -> int:
         """Return the epoch that an iterator begins."""
         self.current = self.next
-        self.next += 1
+        self.uncounted = self.current if self.stays else None
+        self.next += not self.stays
+        self.stays = False
         return self.current
 
     def end(self, epoch: int) -> None:
-        """Forget the restored place of an epoch."""
+        """Forget the restored place of an epoch, and go on to the next one."""
+        if self.uncounted == epoch:
+            self.next, self.uncounted = epoch + 1, None
         if self.armed is not None and self.armed[0] == epoch:
             self.armed = None
 
@@ -153,7 +165,8 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
         check_version(state, type(self).__name__)
         self._adopt(state, strict=strict)
         epoch = whole_number("the state's epoch", state["epoch"])
-        self._epochs.restore(*self._after(epoch, state["place"]))
+        epoch, place = self._after(epoch, state["place"])
+        self._epochs.restore(epoch, place, is_beginning=place == self._beginning())
 
     def _position(self) -> tuple[int, Place]:
         """Return epoch and place that all ranks have reached, when they are in step with this one."""
