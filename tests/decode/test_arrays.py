@@ -57,6 +57,14 @@ def test_every_version_of_the_format_is_read(version: tuple[int, int]) -> None:
     assert same(decode(".npy", npy(ARRAY, version)), ARRAY)
 
 
+def test_an_unknown_version_of_the_format_is_an_error() -> None:
+    data = bytearray(npy(ARRAY))
+    data[6:8] = b"\4\0"
+
+    with pytest.raises(DecodeError, match=r"version 4\.0"):
+        decode(".npy", bytes(data))
+
+
 def test_records_with_names_beyond_latin_are_read() -> None:
     with pytest.warns(UserWarning, match=r"format 3\.0"):
         data = npy(np.zeros(3, [("größe", "<f8"), ("日本", ">i2", (2,))]))

@@ -149,6 +149,10 @@ def test_a_gzip_that_holds_more_than_the_limit_is_an_error_that_says_what_to_do(
         gunzip(bomb(1000), limit=999)
     with pytest.raises(DecodeError, match="more than the 999 bytes"):
         gunzip(bomb(500) * 2, limit=999)
+    large = bytes(3_000_000) + b"end"
+    assert gunzip(gzip.compress(large)) == large
+    with pytest.raises(DecodeError, match="more than the 3000002 bytes"):
+        gunzip(gzip.compress(large), limit=3_000_002)
     assert MAX_UNPACKED_BYTES == 2 * 1024**3
 
 

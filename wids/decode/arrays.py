@@ -26,29 +26,34 @@ def decode_npy(data: bytes, *, allow_pickle: bool) -> np.ndarray[Any, Any]:
     Raises:
         ValueError: The header does not fit the data, or the array holds Python objects and pickles are not allowed.
     """
-    dtype = _check_npy(data)
+    version, shape, is_fortran, dtype, start = _read_npy_header(data)
     if dtype.hasobject and not allow_pickle:
         raise ValueError(
             "an array of Python objects is a pickle, which can run code; pass allow_pickle=True if you trust who wrote it"
         )
-    array: np.ndarray[Any, Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=allow_pickle)
-    return array
+    num_bytes = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or (not dtype.hasobject and num_bytes > len(data) - start):
+        raise ValueError(f"the header says shape {shape} and dtype {dtype}, but {len(data) - start} bytes follow it")
+    if version == (3, 0) or dtype.hasobject or not num_bytes:
+        array: np.ndarray[Any, Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=allow_pickle)
+        return array
+    flat = np.frombuffer(data, dtype, math.prod(shape), start).copy()
+    return flat.reshape(shape[::-1]).transpose() if is_fortran else flat.reshape(shape)
 
 
-def _check_npy(data: bytes) -> np.dtype[Any]:
-    """Compare the header with the data's length, and return its dtype; `read_array` would take the memory first."""
+def _read_npy_header(data: bytes) -> tuple[tuple[int, int], tuple[int, ...], bool, np.dtype[Any], int]:
+    """Return version, shape, whether the order is Fortran's, dtype, and where the data begins."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
-    # 3.0 differs from 2.0 in the encoding of field names only.
+    if version not in {(1, 0), (2, 0), (3, 0)}:
+        raise ValueError(f"version {version[0]}.{version[1]} of the format is unknown")
+    # 3.0 differs from 2.0 in the encoding of field names only; numpy has no function for its header alone.
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
-        shape, _, dtype = read_header(file)
+        shape, is_fortran, dtype = read_header(file)
     except (MemoryError, RecursionError) as error:  # Python's parser, on brackets and signs without end
         raise ValueError("the header is nested too deeply to be one") from error
-    there = len(data) - file.tell()
-    if min(shape, default=0) < 0 or (not dtype.hasobject and math.prod(shape) * dtype.itemsize > there):
-        raise ValueError(f"the header says shape {shape} and dtype {dtype}, but {there} bytes follow it")
-    return dtype
+    return version, shape, is_fortran, dtype, file.tell()
 
 
 def decode_npz(

@@ -32,9 +32,16 @@ def gunzip(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> bytes:
     if not data:
         raise DecodeError("there are no bytes at all, not even a gzip header")
     try:
-        return _read_up_to(limit, gzip.GzipFile(fileobj=io.BytesIO(data)))
+        return _read_small(min(limit, _STEP_BYTES), data) or _read_up_to(limit, gzip.GzipFile(fileobj=io.BytesIO(data)))
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DecodeError(f"gzip: {error}") from error
+
+
+def _read_small(limit: int, data: bytes) -> bytes:
+    """Return what one small member holds, much sooner than a file object does; nothing when it is not as simple."""
+    unpacker = zlib.decompressobj(wbits=31)
+    content = unpacker.decompress(data, limit + 1)
+    return content if unpacker.eof and not unpacker.unused_data and len(content) <= limit else b""
 
 
 def _read_up_to(limit: int, file: gzip.GzipFile) -> bytes:
