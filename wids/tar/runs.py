@@ -19,7 +19,7 @@ import numpy as np
 from wids.errors import TarFormatError
 from wids.tar.extended import parse_pax
 from wids.tar.headers import BLOCK, cut_at_nul, join_name
-from wids.tar.names import Names
+from wids.tar.names import Names, equal_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -234,8 +234,9 @@ def _hold_one_mtime(found: _Candidates, rows: NDArray[np.int64], sizes: NDArray[
         if len(record) < size:
             same = np.flatnonzero(is_pax & (sizes == size))
             payloads = found.region[following[same], :size]
-            begins = (payloads[:, : len(record)] == record).all(axis=1)
-            is_time[same] = begins & ((payloads == ord("\n")).argmax(axis=1) == size - 1)
+            begins = equal_rows(payloads[:, : len(record)], record)
+            newlines = payloads[:, len(record) :] == ord("\n")
+            is_time[same] = begins & newlines[:, -1] & ~newlines[:, :-1].any(axis=1)
     return is_time
 
 
@@ -296,8 +297,10 @@ def _end_with_slash(fields: NDArray[np.uint8]) -> NDArray[np.bool_]:
 def _read_names(blocks: NDArray[np.uint8], rows: NDArray[np.int64], given: dict[int, bytes]) -> Names:
     """Return the names of the files in these rows, `given` ones before those in the headers."""
     words = blocks.view(np.uint64)[:, :13]
-    # Columns in which no name has a byte are left out; those are most of them.
-    width = 1 + int(np.flatnonzero(np.bitwise_or.reduce(words, axis=0)).max(initial=0))
+    # No name goes on behind a column in which none has a byte; most of the field's are such.
+    width = 1
+    while width < words.shape[1] and words[:, width].any():
+        width += 1
     matrix = words[rows, :width].view(np.uint8)[:, :100]
     names = Names.of_matrix(matrix)
     prefixed = np.flatnonzero(blocks[rows, 345])
