@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import os
 from operator import index as as_index
 from typing import IO, TYPE_CHECKING, Any
@@ -20,18 +21,20 @@ if TYPE_CHECKING:
 
     from wids.source import Source
 
+logger = logging.getLogger(__name__)
+
 
 class IndexedTarSamples:
     """The samples of one local tar shard, undecoded: `{".jpg": io.BytesIO, …, "__key__": …}`.
 
     Args:
         path: Of the shard.
-        stream: An open binary file to read instead; mapped where it is a file on disk.
+        stream: An open binary file to read instead, whole; mapped where it is a file on disk.
         md5sum: 32 hexadecimal digits that the shard's MD5 must have.
-        expected_size: Bytes that the shard must have.
+        expected_size: How many samples the shard must have.
 
     Raises:
-        ShardMismatchError: Size or MD5 differ.
+        ShardMismatchError: The number of samples or the MD5 differ.
         TarFormatError: The shard is damaged, or no tar.
         FetchError: It cannot be opened.
     """
@@ -47,17 +50,19 @@ class IndexedTarSamples:
         if (path is None) == (stream is None):
             raise ValueError("give either path or stream")
         source = _open_stream(stream) if stream is not None else MmapSource(os.fspath(path))  # type: ignore[arg-type]
-        size = source.identity.size
-        if expected_size is not None and size != expected_size:
-            raise ShardMismatchError(
-                f"{source.name}: has {size} bytes, expected {expected_size}; fetch the shard again"
-            )
-        if md5sum is not None:
-            found = hashlib.md5(source.window(0, size)[0], usedforsecurity=False).hexdigest()
-            if found != md5sum.lower():
-                raise ShardMismatchError(f"{source.name}: has MD5 {found}, expected {md5sum}; fetch the shard again")
         self.path = source.name
-        self._reader: TarReader | None = TarReader(source, build_index(source))
+        if md5sum is not None:
+            found = hashlib.md5(source.window(0, source.identity.size)[0], usedforsecurity=False).hexdigest()
+            if found != md5sum.lower():
+                raise ShardMismatchError(f"{self.path}: has MD5 {found}, expected {md5sum}; fetch the shard again")
+        reader = TarReader(source, build_index(source))
+        if expected_size is not None and reader.num_samples != expected_size:
+            raise ShardMismatchError(
+                f"{self.path}: has {reader.num_samples} samples, expected {expected_size}; fetch the shard again"
+            )
+        for note in reader.notes:
+            logger.warning("%s: %s", self.path, note)
+        self._reader: TarReader | None = reader
         self._positions: dict[str, int] | None = None
 
     def __len__(self) -> int:
@@ -83,6 +88,9 @@ class IndexedTarSamples:
         for position in range(len(self)):
             yield self[position]
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._learn_positions()
+
     def keys(self) -> list[str]:
         """Return the keys of all samples, in order."""
         reader = self._open_reader()
@@ -106,16 +114,33 @@ class IndexedTarSamples:
         return self._reader
 
     def _position_of(self, key: str) -> int:
+        positions = self._learn_positions()
+        if key not in positions:
+            raise KeyError(f"{key!r}: {self.path} has no sample with this key")
+        return positions[key]
+
+    def _learn_positions(self) -> dict[str, int]:
         if self._positions is None:
             # From the last to the first, so that the lowest position of a key that occurs again is what remains.
             self._positions = {key: position for position, key in reversed(list(enumerate(self.keys())))}
-        if key not in self._positions:
-            raise KeyError(f"{key!r}: {self.path} has no sample with this key")
-        return self._positions[key]
+        return self._positions
 
 
 def _open_stream(stream: IO[bytes]) -> Source:
     name = getattr(stream, "name", None)
-    if isinstance(name, str) and os.path.isfile(name):  # noqa: PTH113  # a name, not yet known to be a path
+    if isinstance(name, str) and _is_open_at(stream, name):
         return MmapSource(name)
-    return BufferSource(stream.read(), "stream")
+    if stream.seekable():
+        stream.seek(0)
+    return BufferSource(stream.read(), name if isinstance(name, str) else "stream")
+
+
+def _is_open_at(stream: IO[bytes], name: str) -> bool:
+    """Tell whether the open file is the one that now lies under its name, as it was opened, not unpacked on the way."""
+    try:
+        return isinstance(stream, (io.BufferedReader, io.FileIO)) and os.path.samestat(
+            os.fstat(stream.fileno()),
+            os.stat(name),  # noqa: PTH116  # a name, not yet known to be a path
+        )
+    except OSError:
+        return False

@@ -34,6 +34,7 @@ PAX_GLOBAL = b"g"
 _BASE_256 = 0x80
 _GNU_MAGIC = b"ustar  \0"
 _STAR_MAGIC = b"tar\0"
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,22 @@ def parse_header(block: bytes, offset: int, file: str) -> Header:
     unsigned = sum(block) - sum(block[148:156]) + 8 * ord(" ")
     # Some old writers added up signed characters; readers accept both sums.
     if stored not in (unsigned, unsigned - 256 * _count_high_bytes(block)):
-        what = "no tar archive" if offset == 0 else "damaged"
         raise TarFormatError(
-            f"{file}: {what}: the header at byte {offset} has checksum {stored}, expected {unsigned}; "
+            f"{file}: {name_damage(block, offset)}: the header at byte {offset} has checksum {stored}, expected {unsigned}; "
             "fetch or write the shard again"
         )
     size = _parse_field(block, "size", slice(124, 136), offset, file)
     return Header(offset, block[156:157], join_name(block), cut_at_nul(block[157:257]), size)
+
+
+def name_damage(block: bytes, offset: int) -> str:
+    """Return what a file is whose block at `offset` is no header: damaged, or no tar at all."""
+    if offset:
+        return "damaged"
+    for magic, name in _COMPRESSIONS.items():
+        if block.startswith(magic):
+            return f"no tar archive but compressed with {name}"
+    return "no tar archive"
 
 
 def _count_high_bytes(block: bytes) -> int:
@@ -89,9 +99,8 @@ def _parse_field(block: bytes, what: str, where: slice, offset: int, file: str) 
     try:
         return parse_number(block[where])
     except ValueError:
-        kind = "no tar archive" if offset == 0 else "damaged"
         raise TarFormatError(
-            f"{file}: {kind}: the header at byte {offset} has {what} {block[where]!r}, expected a number that is not "
+            f"{file}: {name_damage(block, offset)}: the header at byte {offset} has {what} {block[where]!r}, expected a number that is not "
             "negative; fetch or write the shard again"
         ) from None
 

@@ -25,6 +25,7 @@ from wids.tar.headers import (
     WITHOUT_DATA,
     Header,
     cut_at_nul,
+    name_damage,
     padded,
     parse_header,
 )
@@ -172,9 +173,8 @@ class _Scan:
                 raise self._damaged(f"the member that the header at byte {pending.offset} describes is missing")
             return None
         if len(block) < BLOCK:
-            what = "no tar archive" if offset == 0 else "damaged"
             raise TarFormatError(
-                f"{self._source.name}: {what}: the file ends at byte {self._size}, inside the header at byte {offset}; "
+                f"{self._source.name}: {name_damage(block, offset)}: the file ends at byte {self._size}, inside the header at byte {offset}; "
                 "fetch or write the shard again"
             )
         return block
