@@ -24,23 +24,28 @@ from wids.errors import (
 )
 
 _LAZY = {
+    "BucketBatchSampler": "wids.sampling",
     "ChunkedSampler": "wids.sampling",
     "DistributedChunkedSampler": "wids.sampling",
     "IndexedTarSamples": "wids.indexed",
+    "MixtureSampler": "wids.sampling",
     "ShardListDataset": "wids.dataset",
     "ShardListSampler": "wids.sampling",
     "ShardedSampler": "wids.sampling",
     "collate": "wids.decode",
+    "concat": "wids.dataset.concat",
     "default_decoder": "wids.decode",
 }
 
 __all__ = [
+    "BucketBatchSampler",
     "ChunkedSampler",
     "DecodeError",
     "DescriptorError",
     "DistributedChunkedSampler",
     "FetchError",
     "IndexedTarSamples",
+    "MixtureSampler",
     "ShardListDataset",
     "ShardListSampler",
     "ShardMismatchError",
@@ -49,6 +54,7 @@ __all__ = [
     "WidsError",
     "__version__",
     "collate",
+    "concat",
     "default_decoder",
 ]
 

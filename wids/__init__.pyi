@@ -1,5 +1,6 @@
 from wids._version import __version__ as __version__
 from wids.dataset import ShardListDataset as ShardListDataset
+from wids.dataset.concat import concat as concat
 from wids.decode import collate as collate
 from wids.decode import default_decoder as default_decoder
 from wids.errors import DecodeError as DecodeError
@@ -9,7 +10,9 @@ from wids.errors import ShardMismatchError as ShardMismatchError
 from wids.errors import TarFormatError as TarFormatError
 from wids.errors import WidsError as WidsError
 from wids.indexed import IndexedTarSamples as IndexedTarSamples
+from wids.sampling import BucketBatchSampler as BucketBatchSampler
 from wids.sampling import ChunkedSampler as ChunkedSampler
 from wids.sampling import DistributedChunkedSampler as DistributedChunkedSampler
+from wids.sampling import MixtureSampler as MixtureSampler
 from wids.sampling import ShardedSampler as ShardedSampler
 from wids.sampling import ShardListSampler as ShardListSampler

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from wids.sampling.lanes import Lanes
 
     Shuffler = ShuffleStream | Unshuffled
-    Open = Callable[[], tuple[Iterator[Span], Shuffler]]
+    Open = Callable[[int], tuple[Iterator[Span], Shuffler]]
 
 
 class LaneCursor:
     """Reads the indices of one lane.
 
     Args:
-        open_lane: Gives the lane's spans in their order, and what shuffles inside them.
+        open_lane: Gives the lane's spans in their order, and what shuffles inside them; told how often it ended before.
         num_indices: In all spans together, at least 1.
         repeats: Begin again at the end, instead of ending.
     """
@@ -55,7 +55,7 @@ class LaneCursor:
         while start < stop:
             number, step = divmod(start, self._num_indices)
             if number != self._round:
-                self._spans, self._shuffler = self._open_lane()
+                self._spans, self._shuffler = self._open_lane(number)
                 self._round, self._first, self._span = number, 0, np.empty(0, np.int32)
                 self._offset = 0
             self._seek(step)
@@ -116,7 +116,7 @@ class ChunkedOrder:
         # All lanes have one seed, as in 0.1.11, so that those of one length walk in one order, each in its own span.
         alike = held if self._ring is None else lane
         if alike not in self._cursors:
-            self._cursors[alike] = LaneCursor(lambda: self._open(lane), held, repeats=self._lanes.even)
+            self._cursors[alike] = LaneCursor(lambda _round: self._open(lane), held, repeats=self._lanes.even)
         first = lane * self._lanes.length if self._ring is None else 0
         return first, self._cursors[alike].read(start, stop)
 
@@ -129,8 +129,13 @@ class ChunkedOrder:
         return ring_spans(self._ring, self._lanes.num_samples, self._chunksize, begin, begin + held), stream
 
     def _order_chunks(self, stream: Shuffler, num_samples: int) -> Positions:
-        num_chunks = count_chunks(num_samples, self._chunksize)
-        return stream.shuffled(num_chunks) if self._move else Unshuffled().shuffled(num_chunks)
+        return order_chunks(stream, num_samples, self._chunksize, move=self._move)
+
+
+def order_chunks(stream: Shuffler, num_samples: int, chunksize: int, *, move: bool) -> Positions:
+    """Return the numbers of the chunks of some samples in the order in which they are walked."""
+    num_chunks = count_chunks(num_samples, chunksize)
+    return stream.shuffled(num_chunks) if move else Unshuffled().shuffled(num_chunks)
 
 
 class ShardOrder:
@@ -153,7 +158,7 @@ class ShardOrder:
         """Return 0 and the indices at some steps."""
         return 0, self._cursor.read(start, stop)
 
-    def _open(self) -> tuple[Iterator[Span], Shuffler]:
+    def _open(self, _round: int) -> tuple[Iterator[Span], Shuffler]:
         spans = list(pairwise(accumulate(self._lengths, initial=0)))
         stream = ShuffleStream(self._seed)
         order = stream.shuffled(len(spans)) if self._move else range(len(spans))

@@ -13,6 +13,8 @@ from wids.sampling.samplers import ChunkedSampler
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sized
 
+    from wids.sampling.epochs import Walk
+
 try:
     from torch.utils.data import DistributedSampler as _Base
 except ImportError:
@@ -88,7 +90,7 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
         super().__init__(
             dataset,
             num_samples=num_samples,
-            chunksize=_chunk_of_shards(dataset) if chunksize is None else chunksize,
+            chunksize=chunk_of_shards(dataset) if chunksize is None else chunksize,
             seed=seed,
             shuffle=shuffle,
             shufflefirst=shufflefirst,
@@ -141,9 +143,9 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
     def _repartitions(self) -> bool:
         return self.repartition_each_epoch
 
-    def _blocks(self, epoch: int, start: int) -> Iterator[Iterable[int]]:
-        self._warn_of_lanes(epoch)
-        return super()._blocks(epoch, start)
+    def _blocks(self, walk: Walk) -> Iterator[Iterable[int]]:
+        self._warn_of_lanes(walk.epoch)
+        return super()._blocks(walk)
 
     def _warn_of_lanes(self, epoch: int) -> None:
         """Say once what many lanes on one rank cost."""
@@ -185,7 +187,8 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
         return {name for name, told in names.items() if not told}
 
 
-def _chunk_of_shards(dataset: Any) -> int:
+def chunk_of_shards(dataset: Any) -> int:
+    """Return how many samples a chunk has unless it is told: about eight shards' worth, where the dataset has shards."""
     lengths = getattr(dataset, "lengths", None)
     if lengths is None or len(lengths) == 0 or sum(lengths) != len(dataset):
         return _WITHOUT_SHARDS

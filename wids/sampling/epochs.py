@@ -30,8 +30,8 @@ class Walk:
     epoch: int
     start: Place
     """Where it began."""
-    total: int
-    """Items from there to the end of the epoch, on this rank."""
+    total: int | None = None
+    """Items from there to the end of the epoch, on this rank; None while it is not known."""
     done: int = 0
     """Items that it has yielded."""
 
@@ -112,16 +112,16 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
         epoch = epochs.begin()
         start = epochs.start_of(epoch)
         start = self._beginning() if start is None else start
-        walk = epochs.walk = Walk(epoch, start, self._count(epoch, start))
-        for block in self._blocks(epoch, start):
+        walk = epochs.walk = Walk(epoch, start)
+        for block in self._blocks(walk):
             for item in block:
                 walk.done += 1
                 epochs.walk = walk
                 if walk.done == walk.total:
                     epochs.end(epoch)
                 yield item
-        if walk.total == 0:
-            epochs.end(epoch)
+        walk.total = walk.done
+        epochs.end(epoch)
         if epochs.walk is walk:
             epochs.current = epochs.next
 
@@ -175,7 +175,7 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
         if walk is None:
             start = epochs.start_of(epochs.next)
             return epochs.next, self._beginning() if start is None else start
-        if walk.done >= walk.total:
+        if walk.done == walk.total:
             return walk.epoch + 1, self._beginning()
         return walk.epoch, self._place_after(walk)
 
@@ -187,12 +187,15 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
         return 0
 
     @abstractmethod
-    def _blocks(self, epoch: int, start: Place) -> Iterator[Iterable[Any]]:
-        """Yield this rank's items from a place to the end of the epoch, block by block."""
+    def _blocks(self, walk: Walk) -> Iterator[Iterable[Any]]:
+        """Yield this rank's items from where a walk began to the end of the epoch, block by block.
+
+        How many they are is set in the walk at the latest before the last block.
+        """
 
     @abstractmethod
     def _count(self, epoch: int, start: Place) -> int:
-        """Return how many items `_blocks` yields."""
+        """Return how many items this rank yields from a place to the end of an epoch."""
 
     @abstractmethod
     def _place_after(self, walk: Walk) -> Place:

@@ -41,7 +41,10 @@ if TYPE_CHECKING:
     """Lane, first step, step behind the last: what to add, and what to add it to, in the order of the steps."""
 
 _BLOCK = 8192
-"""Indices that are computed together."""
+"""Indices that are computed together, at most."""
+
+_STEPS = 65536
+"""Steps of a lane that are computed together, at most, unless the rank's next index lies beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ class Share:
         """Return the indices from one of the rank's places on, -1 where there is none."""
         lanes, turns = self.lanes, self.num_lanes
         first_step = place // lanes.num_lanes
-        stop_step = min(first_step + self.stride * max(1, _BLOCK // turns), lanes.length)
+        stop_step = min(first_step + self.stride * max(1, min(_BLOCK // turns, _STEPS // self.stride)), lanes.length)
         size = -(-(stop_step * lanes.num_lanes - place) // self.num_replicas)
         block = np.full(size, -1, np.int64)
         for turn in range(min(turns, size)):

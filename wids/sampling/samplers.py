@@ -43,12 +43,14 @@ class LaneSampler(EpochSampler):
     def _open(self, epoch: int) -> tuple[int, Read]:
         """Return what to add to an epoch's positions, and what reads them."""
 
-    def _blocks(self, epoch: int, start: int) -> Iterator[Iterable[int]]:
-        first, read = self._open(epoch)
-        again = self._open(epoch)[1]
-        for block in self._share(epoch, start).indices(read, again):
+    def _blocks(self, walk: Walk) -> Iterator[Iterable[int]]:
+        share = self._share(walk.epoch, walk.start)
+        walk.total = share.count()
+        first, read = self._open(walk.epoch)
+        again = self._open(walk.epoch)[1]
+        for block in share.indices(read, again):
             indices = block + first
-            yield seed_indices(indices, self.seed, epoch) if self.sample_seeds else indices.tolist()
+            yield seed_indices(indices, self.seed, walk.epoch) if self.sample_seeds else indices.tolist()
 
     def global_order(self, epoch: int) -> Iterator[list[int]]:
         """Yield the indices of a whole epoch in the order of its places, which is that of all ranks, block by block."""

@@ -1,0 +1,91 @@
+"""Several datasets as one, by index."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+import wids
+from tests.support import sample_members, write_shards, write_tar
+from wids.sampling.seeds import SeededIndex
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def keep(batch: list[Any]) -> list[Any]:
+    return batch
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Any:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first = wids.ShardListDataset(write_shards(tmp_path / "a", [2, 3]), dataset_name="a")
+    second = wids.ShardListDataset(write_shards(tmp_path / "b", [4]), dataset_name="b", transformations=None)
+    return wids.concat([first, range(0), second[1:]])
+
+
+def test_each_dataset_keeps_its_own_transformations_and_names(both: Any) -> None:
+    samples = [both[index] for index in range(len(both))]
+
+    assert [(sample["__dataset__"], sample["__index__"]) for sample in samples] == [
+        ("a", 0), ("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1), ("b", 2), ("b", 3),
+    ]  # fmt: skip
+    assert samples[4]["txt"] == "text of 4"
+    assert samples[5]["txt"].read() == b"text of 1"
+
+
+def test_it_reads_from_the_end_and_refuses_what_is_outside(both: Any) -> None:
+    assert both[-1]["__key__"] == "000003"
+    for index in (8, -9):
+        with pytest.raises(IndexError, match=f"index {index} is out of range for 8 samples in 3 datasets"):
+            both[index]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loader_reads_batches_in_order(both: Any, workers: int) -> None:
+    loader: DataLoader[Any] = DataLoader(
+        both, batch_size=3, sampler=[7, 0, 5, 1, 6, 2], num_workers=workers, collate_fn=keep
+    )
+
+    assert [[sample["__key__"] for sample in batch] for batch in loader] == [
+        ["000003", "000000", "000001"], ["000001", "000002", "000002"],
+    ]  # fmt: skip
+
+
+def test_what_a_dataset_offers_is_there(both: Any) -> None:
+    assert [sample["__key__"] for sample in both] == [both.key(index) for index in range(8)]
+    assert both.read(5)[".cls"] == b"1"
+    assert bytes(both.view(0, ["txt"])[".txt"]) == b"text of 0"
+    assert (both.lengths, both.component_lengths, both.total_length) == ([2, 3, 0, 3], [5, 0, 3], 8)
+    assert [shard["url"][-14:] for shard in both.shards if shard["url"]] == [
+        "shard-0000.tar", "shard-0001.tar", "shard-0000.tar",
+    ]  # fmt: skip
+    assert repr(both) == "<ConcatDataset: 8 samples in 3 datasets>"
+
+
+def test_concatenations_nest_pickle_and_close(both: Any) -> None:
+    nested = pickle.loads(pickle.dumps(wids.concat([both, both])))
+
+    with nested:
+        assert nested[8 + 5]["__key__"] == "000001"
+    assert nested[2]["__key__"] == "000002"
+
+
+def test_a_seed_goes_to_the_dataset_that_holds_the_sample(both: Any) -> None:
+    assert both[SeededIndex(5, 77)]["__seed__"] == 77
+    assert both.__getitems__([SeededIndex(1, 9), SeededIndex(6, 8)])[1]["__seed__"] == 8
+
+
+def test_shards_of_concatenations_shape_the_samplers(tmp_path: Path) -> None:
+    write_tar(tmp_path / "x.tar", sample_members(3))
+    one = wids.ShardListDataset(str(tmp_path / "x.tar"))
+
+    sampler = wids.ShardListSampler(wids.concat([one, one]))
+
+    assert sampler.lengths == [3, 3]
+    assert sorted(sampler) == [0, 1, 2, 3, 4, 5]

@@ -1,0 +1,222 @@
+"""`BucketBatchSampler`: batches whose samples share a bucket, the same number of them on all ranks.
+
+Batches are formed over the global order: samples of a bucket wait until every rank can have a batch of that bucket. So every
+rank walks through the whole order, and looks up the bucket of each sample, not only of its own: about half a microsecond for
+each sample of the epoch on each rank.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from wids.sampling.epochs import EpochSampler, whole_number
+from wids.sampling.grouping import Grouping, Limits
+from wids.sampling.samplers import LaneSampler
+from wids.sampling.seeds import seed_indices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from wids.sampling.epochs import Walk
+    from wids.sampling.grouping import Batch
+
+    PerIndex = Callable[[int], Any] | Sequence[Any] | NDArray[Any]
+
+History = list[list[Any]]
+"""What was taken of an epoch: number of ranks, batch size, largest cost, and how many batches each rank took so."""
+
+
+class BucketBatchSampler(EpochSampler):
+    """Yields batches of indices that share a bucket; for `DataLoader(dataset, batch_sampler=…)`.
+
+    Its epochs are those of `sampler`, `set_epoch` of either sets both.
+
+    Args:
+        sampler: Gives the order, and the rank: a `DistributedChunkedSampler`, or any other one of this package.
+        batch_size: Samples in a batch, at most; None where only `max_cost` limits them.
+        buckets: The bucket of each index, numbers or strings; or a function that gives it, which is called once for every
+            index of the dataset, on every rank. None for one bucket.
+        drop_last: Leave out batches that do not fill, instead of yielding smaller ones.
+        cost: What each index costs, its length for example; or a function, as for `buckets`.
+        max_cost: Sum of the costs in a batch, at most.
+
+    Raises:
+        TypeError: `sampler` is none of this package.
+        ValueError: A number is out of its range, or buckets and costs are not for all indices.
+    """
+
+    def __init__(
+        self,
+        sampler: LaneSampler,
+        batch_size: int | None,
+        buckets: PerIndex | None = None,
+        drop_last: bool = False,
+        *,
+        cost: PerIndex | None = None,
+        max_cost: float | None = None,
+    ) -> None:
+        if not isinstance(sampler, LaneSampler):
+            raise TypeError(
+                f"sampler is a {type(sampler).__name__}; it must be a sampler of wids, which knows all ranks' order"
+            )
+        if batch_size is None and max_cost is None:
+            raise ValueError("neither batch_size nor max_cost is given; give one")
+        if batch_size is not None and whole_number("batch_size", batch_size) < 1:
+            raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
+        if (cost is None) != (max_cost is None):
+            raise ValueError("cost and max_cost belong together; give both")
+        self.sampler = sampler
+        self._epochs = sampler._epochs  # noqa: SLF001  # of this package: one count of epochs for both
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.max_cost = max_cost
+        self._told_buckets = buckets
+        self._told_cost = cost
+        self._looked_up: tuple[list[int], list[float] | None, str] | None = None
+        self._counted: tuple[Any, int] | None = None
+
+    def __len__(self) -> int:
+        """Return how many batches this epoch has; other epochs may have others. It is counted by forming them."""
+        return self._count(self._position()[0], [])
+
+    def _blocks(self, walk: Walk) -> Iterator[Iterable[list[int]]]:
+        rank = self._limits_and_rank()[1]
+        ahead: Batch | None = None
+        done = 0
+        for batches in self._form(walk.epoch, walk.start):
+            if ahead is not None:
+                yield [self._seeded(ahead, walk.epoch)]
+            ahead = batches[rank]
+            done += 1
+        walk.total = done
+        if ahead is not None:
+            yield [self._seeded(ahead, walk.epoch)]
+
+    def _seeded(self, batch: Batch, epoch: int) -> list[int]:
+        if not self.sampler.sample_seeds:
+            return batch
+        return list(seed_indices(np.array(batch, np.int64), self.sampler.seed, epoch))
+
+    def _form(self, epoch: int, history: History) -> Iterator[list[Batch]]:
+        """Yield what all ranks take of an epoch after what was taken of it: each time one batch for each rank."""
+        buckets, costs, _ = self._look_up()
+        grouping = Grouping(buckets, costs)
+        order: Iterator[int] = chain.from_iterable(self.sampler.global_order(epoch))
+        for num_replicas, batch_size, max_cost, num_batches in history:
+            taken = self._stretch(grouping, order, Limits(num_replicas, batch_size, max_cost))
+            for _ in islice(taken, num_batches):
+                pass
+            order = chain(grouping.waiting(), order)
+        return self._stretch(grouping, order, self._limits_and_rank()[0])
+
+    def _stretch(self, grouping: Grouping, order: Iterator[int], limits: Limits) -> Iterator[list[Batch]]:
+        yield from grouping.form(order, limits)
+        if not self.drop_last:
+            yield from grouping.rest(limits)
+
+    def _limits_and_rank(self) -> tuple[Limits, int]:
+        rank, num_replicas = self.sampler._find_rank()  # noqa: SLF001  # of this package
+        return Limits(num_replicas, self.batch_size, self.max_cost), rank
+
+    # Buckets and costs
+
+    def _look_up(self) -> tuple[list[int], list[float] | None, str]:
+        """Return the buckets as numbers, the costs, and a digest of both."""
+        if self._looked_up is None:
+            length = len(self.sampler.dataset)
+            values = (
+                np.zeros(length, np.int64)
+                if self._told_buckets is None
+                else _values("buckets", self._told_buckets, length)
+            )
+            buckets = np.unique(values, return_inverse=True)[1].astype(np.int64)
+            costs = None if self._told_cost is None else _values("cost", self._told_cost, length).astype(np.float64)
+            if costs is not None and self.max_cost is not None:
+                wrong = np.flatnonzero(~((costs >= 0) & (costs <= self.max_cost)))
+                if wrong.size:
+                    raise ValueError(
+                        f"index {wrong[0]} costs {costs[wrong[0]]:g}; it must be at least 0 and at most max_cost, {self.max_cost}"
+                    )
+            digest = xxhash.xxh3_64_hexdigest(buckets.tobytes() + (b"" if costs is None else costs.tobytes()))
+            self._looked_up = buckets.tolist(), None if costs is None else costs.tolist(), digest
+        return self._looked_up
+
+    # State
+
+    def _beginning(self) -> History:
+        return []
+
+    def _count(self, epoch: int, start: History) -> int:
+        key = (epoch, repr(start), self._limits_and_rank()[0])
+        if self._counted is None or self._counted[0] != key:
+            self._counted = key, sum(1 for _ in self._form(epoch, start))
+        return self._counted[1]
+
+    def _place_after(self, walk: Walk) -> History:
+        limits = self._limits_and_rank()[0]
+        mine = [limits.num_replicas, limits.batch_size, limits.max_cost]
+        history = [list(entry) for entry in walk.start]
+        if history and history[-1][:3] == mine:
+            history[-1][3] += walk.done
+        elif walk.done:
+            history.append([*mine, walk.done])
+        return history
+
+    def _consumed_place(self, epoch: int, consumed: int) -> History:
+        walk = self._epochs.walk
+        start = (self._epochs.start_of(epoch) or []) if walk is None else walk.start
+        done = 0 if walk is None else walk.done
+        limits = self._limits_and_rank()[0]
+        history: History = []
+        left = consumed
+        for *entry, num_batches in [*start, [limits.num_replicas, limits.batch_size, limits.max_cost, done]]:
+            if left:
+                history.append([*entry, min(left, num_batches)])
+            left -= min(left, num_batches)
+        if left:
+            raise ValueError(f"consumed is {consumed} batches, but only {consumed - left} were yielded in this epoch")
+        return history
+
+    def _is_end(self, epoch: int, place: History) -> bool:
+        walk = self._epochs.walk
+        if walk is None or walk.total is None or walk.epoch != epoch:
+            return False
+        return _num_batches(place) >= _num_batches(walk.start) + walk.total
+
+    def _describe(self, epoch: int) -> dict[str, Any]:
+        return {
+            **self.sampler._describe(epoch),  # noqa: SLF001  # of this package
+            "batches": {"drop_last": bool(self.drop_last), "digest": self._look_up()[2]},
+        }
+
+    def _adopt(self, state: Mapping[str, Any], *, strict: bool) -> None:
+        mine = self._describe(state["epoch"])["batches"]
+        if state["batches"]["drop_last"] != mine["drop_last"]:
+            raise ValueError(
+                f"the state is of batches with drop_last={state['batches']['drop_last']}; make them as they were"
+            )
+        if state["batches"] != mine:
+            raise ValueError("the state is of samples with other buckets or costs; begin anew without the state")
+        self.sampler._adopt(state, strict=strict)  # noqa: SLF001  # of this package
+
+
+def _num_batches(history: History) -> int:
+    return sum(num_batches for *_, num_batches in history)
+
+
+def _values(name: str, told: PerIndex, length: int) -> NDArray[Any]:
+    """Return one value for each index.
+
+    Raises:
+        ValueError: There are more or fewer values than indices.
+    """
+    values = np.asarray([told(index) for index in range(length)] if callable(told) else told)
+    if values.shape != (length,):
+        raise ValueError(f"{name} has the shape {values.shape}; it must be one value for each of {length} samples")
+    return values

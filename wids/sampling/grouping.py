@@ -1,0 +1,101 @@
+"""Samples in a global order to batches whose samples share a bucket, one for each rank at a time. Pure, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+Batch = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large batches get."""
+
+    num_replicas: int
+    """Batches that are formed together, one for each rank."""
+    batch_size: int | None
+    """Samples in a batch, at most."""
+    max_cost: float | None
+    """Sum of the costs in a batch, at most."""
+
+
+class Grouping:
+    """Forms batches. Those of one bucket wait until every rank can have one.
+
+    Args:
+        buckets: Of each index.
+        costs: Of each index; None where batches are not limited by it.
+
+    Examples:
+        >>> grouping = Grouping([0, 1, 0, 0, 1, 0, 0], None)
+        >>> list(grouping.form(iter(range(7)), Limits(num_replicas=2, batch_size=2, max_cost=None)))
+        [[[0, 2], [3, 5]]]
+        >>> list(grouping.rest(Limits(num_replicas=2, batch_size=2, max_cost=None)))
+        [[[1], [4]], [[6], [6]]]
+    """
+
+    def __init__(self, buckets: Sequence[int], costs: Sequence[float] | None) -> None:
+        self._buckets = buckets
+        self._costs = costs
+        self._waiting: dict[int, list[Batch]] = {}
+        self._open_cost: dict[int, float] = {}
+
+    def waiting(self) -> list[int]:
+        """Return the samples that are in no batch yet, and forget them."""
+        samples = [index for batches in self._waiting.values() for batch in batches for index in batch]
+        self._waiting, self._open_cost = {}, {}
+        return samples
+
+    def form(self, indices: Iterable[int], limits: Limits) -> Iterator[list[Batch]]:
+        """Yield one batch for each rank, as soon as there are so many of a bucket."""
+        for index in indices:
+            bucket = self._buckets[index]
+            batches = self._waiting.setdefault(bucket, [])
+            self._append(batches, bucket, index, limits)
+            if len(batches) > limits.num_replicas:  # the last one holds what had no room in the others
+                self._waiting[bucket] = batches[limits.num_replicas :]
+                yield batches[: limits.num_replicas]
+            elif len(batches) == limits.num_replicas and len(batches[-1]) == limits.batch_size:
+                del self._waiting[bucket]
+                yield batches
+
+    def _append(self, batches: list[Batch], bucket: int, index: int, limits: Limits) -> None:
+        cost = 0 if self._costs is None else self._costs[index]
+        total = self._open_cost.get(bucket, 0) + cost
+        has_room = (
+            batches and len(batches[-1]) != limits.batch_size and (limits.max_cost is None or total <= limits.max_cost)
+        )
+        if has_room:
+            batches[-1].append(index)
+            self._open_cost[bucket] = total
+        else:
+            batches.append([index])
+            self._open_cost[bucket] = cost
+
+    def rest(self, limits: Limits) -> Iterator[list[Batch]]:
+        """Yield what is left, bucket by bucket, in smaller batches; samples repeat where there are fewer than ranks."""
+        for bucket in list(self._waiting):
+            yield spread(self._waiting.pop(bucket), limits.num_replicas)
+
+
+def spread(batches: list[Batch], num_batches: int) -> list[Batch]:
+    """Return as many batches, by halving the largest ones; single samples are repeated where even that is not enough.
+
+    Examples:
+        >>> spread([[1, 2, 3, 4], [5]], 4), spread([[1, 2]], 3)
+        ([[1], [2], [3, 4], [5]], [[1], [2], [1]])
+    """
+    batches = [list(batch) for batch in batches]
+    while len(batches) < num_batches:
+        largest = max(range(len(batches)), key=lambda place: len(batches[place]))
+        batch = batches[largest]
+        if len(batch) == 1:
+            return list(islice(cycle(batches), num_batches))
+        half = (len(batch) + 1) // 2
+        batches[largest : largest + 1] = [batch[:half], batch[half:]]
+    return batches

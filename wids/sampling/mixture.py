@@ -1,0 +1,218 @@
+"""`MixtureSampler`: the components of one dataset, each at its own rate.
+
+Three components with weights 2, 1 and 1; `a0` is the first sample of component a in its own shuffled order:
+
+    places       a0 b0 c0 a1 | a2 b1 c1 a3 | a4 …      at every prefix each has its share, to within one sample
+    2 ranks      a0    c0      a2    c1      a4         rank 0 takes every second place
+                    b0    a1      b1    a3              rank 1 the others
+
+Epochs are stretches of one sequence without end: where a component stood at the end of an epoch it goes on in the next one,
+and after its last sample it goes on in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wids.sampling.cursor import LaneCursor, order_chunks
+from wids.sampling.distributed import chunk_of_shards
+from wids.sampling.epochs import whole_number
+from wids.sampling.lanes import Lanes
+from wids.sampling.order import Span, chunk_spans, epoch_seed
+from wids.sampling.rank import RankFinder
+from wids.sampling.samplers import LaneSampler
+from wids.sampling.shuffle import ShuffleStream, Unshuffled
+from wids.sampling.turns import Turns, whole_shares
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from wids.sampling.lanes import Read
+    from wids.sampling.shuffle import Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Consecutive samples of a dataset that share a weight."""
+
+    start: int
+    """Index of the first."""
+    length: int
+    """How many there are."""
+    name: str
+    """Empty when it has none."""
+    weight: float | None
+    """What the dataset says of its weight; None when it says nothing."""
+
+
+class MixtureSampler(LaneSampler):
+    """Draws from the components of a dataset in fixed proportions.
+
+    Args:
+        dataset: What `wids.concat` returns, with a component for each of its datasets; else a dataset with a component
+            for each dataset that its descriptor is made of.
+        weights: One for each component, or by the components' names; None for the descriptor's. They need not sum to 1.
+        num_samples: Samples of an epoch, on all ranks together; None for as many as the dataset has.
+        num_replicas: How many ranks there are; None for the process group's, else `WORLD_SIZE`, else 1.
+        rank: This one; None for the process group's, else `RANK`, else 0.
+        chunksize: Samples in a chunk of a component; None for about eight shards' worth where there are shards.
+        seed: The same on all ranks.
+        shuffle: False for the order of each component.
+        shufflefirst: Shuffle the order of a component's chunks also when it is gone through for the first time.
+        sample_seeds: Yield indices that carry a seed for their sample.
+
+    Raises:
+        TypeError: What should be a whole number is none.
+        ValueError: Weights are missing or wrong, or a component with a weight has no samples.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        *,
+        weights: Sequence[float] | Mapping[str, float] | None = None,
+        num_samples: int | None = None,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        chunksize: int | None = None,
+        seed: int = 0,
+        shuffle: bool = True,
+        shufflefirst: bool = False,
+        sample_seeds: bool = False,
+    ) -> None:
+        self._start()
+        self.dataset = dataset
+        self.components = find_components(dataset)
+        self.shares = _find_shares(self.components, weights)
+        self.epoch_length = whole_number("num_samples", len(dataset) if num_samples is None else num_samples)
+        if self.epoch_length < 0:
+            raise ValueError(f"num_samples is {num_samples}; it must be at least 0")
+        self.chunksize = whole_number("chunksize", chunk_of_shards(dataset) if chunksize is None else chunksize)
+        if self.chunksize < 1:
+            raise ValueError(f"chunksize is {chunksize}; it must be at least 1")
+        self.seed = whole_number("seed", seed)
+        self.shuffle = shuffle
+        self.shufflefirst = shufflefirst
+        self.sample_seeds = sample_seeds
+        self._finder = RankFinder(rank, num_replicas)
+
+    def _find_rank(self) -> tuple[int, int]:
+        return self._finder.find()
+
+    def _lanes(self, epoch: int | None) -> Lanes:
+        return Lanes(self.epoch_length, 1)
+
+    def _open(self, epoch: int) -> tuple[int, Read]:
+        cursors = [LaneCursor(self._opener(part), max(1, part.length), repeats=True) for part in self.components]
+        order = _Order(self.components, cursors, Turns(self.shares), epoch * self.epoch_length)
+        return 0, order.read
+
+    def _opener(self, part: Component) -> Any:
+        def open_round(number: int) -> tuple[Iterator[Span], Any]:
+            stream = ShuffleStream(epoch_seed(self.seed, number)) if self.shuffle else Unshuffled()
+            move = self.shuffle and (self.shufflefirst or number > 0)
+            order = order_chunks(stream, part.length, self.chunksize, move=move)
+            return chunk_spans(order, part.length, self.chunksize), stream
+
+        return open_round
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "chunksize": self.chunksize,
+            "shuffle": bool(self.shuffle),
+            "shufflefirst": bool(self.shufflefirst),
+            "num_samples": self.epoch_length,
+            "shares": self.shares,
+            "components": [part.length for part in self.components],
+        }
+
+
+class _Order:
+    """Where one epoch of a mixture lies in its sequence, and what stands there.
+
+    Args:
+        components: Of the dataset.
+        cursors: One for each, over its own sequence without end.
+        turns: Whose turn it is.
+        first: Place of the epoch in the sequence.
+    """
+
+    def __init__(
+        self, components: Sequence[Component], cursors: Sequence[LaneCursor], turns: Turns, first: int
+    ) -> None:
+        self._starts = [part.start for part in components]
+        self._cursors = cursors
+        self._turns = turns
+        self._first = first
+
+    def read(self, _lane: int, start: int, stop: int) -> tuple[int, Positions]:
+        """Return 0 and the indices at some places of the epoch, which must not lie before those read last."""
+        self._turns.seek(self._first + start)
+        before = list(self._turns.counts)
+        who = np.array(self._turns.take(stop - start), np.int64)
+        indices = np.empty(stop - start, np.int64)
+        for component, (done, then) in enumerate(zip(before, self._turns.counts, strict=True)):
+            if then > done:
+                indices[who == component] = self._cursors[component].read(done, then) + self._starts[component]
+        return 0, indices
+
+
+def find_components(dataset: Any) -> list[Component]:
+    """Return the components of a dataset.
+
+    Raises:
+        ValueError: It has none, or one whose shards do not lie together.
+    """
+    datasets = getattr(dataset, "datasets", None)
+    if datasets is not None and hasattr(dataset, "component_lengths"):
+        parts = []
+        start = 0
+        for part, length in zip(datasets, dataset.component_lengths, strict=True):
+            weights = {shard.get("weight") for shard in getattr(part, "shards", ())}
+            name = getattr(part, "dataset_name", "") or ""
+            parts.append(Component(start, length, name, weights.pop() if len(weights) == 1 else None))
+            start += length
+        return parts
+    shards, lengths = getattr(dataset, "shards", None), getattr(dataset, "lengths", None)
+    if shards is None or lengths is None or len(shards) != len(lengths) or sum(lengths) != len(dataset):
+        raise ValueError("this dataset has no components; put datasets together with wids.concat([…])")
+    parts = []
+    start = 0
+    for (name, weight), run in groupby(
+        zip(shards, lengths, strict=True), key=lambda item: (item[0].get("dataset") or "", item[0].get("weight"))
+    ):
+        length = sum(count for _, count in run)
+        if any((part.name, part.weight) == (name, weight) for part in parts):
+            raise ValueError(
+                f"the shards of component {name!r} do not lie together; put datasets together with wids.concat"
+            )
+        parts.append(Component(start, length, name, weight))
+        start += length
+    return parts
+
+
+def _find_shares(components: Sequence[Component], weights: Sequence[float] | Mapping[str, float] | None) -> list[int]:
+    names = [part.name for part in components]
+    if weights is None:
+        found = [part.weight for part in components]
+        if None in found or not found:
+            raise ValueError(f"no weights are given, and the descriptors have none for {names}; give weights=")
+    elif isinstance(weights, Mapping):
+        if sorted(weights) != sorted(names):
+            raise ValueError(f"weights are for {sorted(weights)}, but the components are {names}")
+        found = [weights[name] for name in names]
+    else:
+        found = list(weights)
+        if len(found) != len(components):
+            raise ValueError(f"weights has {len(found)} entries, but the dataset has {len(components)} components")
+    shares = whole_shares(found)  # type: ignore[arg-type]  # None was refused
+    for part, share in zip(components, shares, strict=True):
+        if share and not part.length:
+            raise ValueError(f"component {part.name!r} has a weight, but no samples; give it weight 0")
+    return shares
