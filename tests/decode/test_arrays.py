@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import pickle
 import struct
@@ -105,8 +106,10 @@ def header(shape: str, descr: str = "'<f4'") -> str:
          "dtype", "call", "signs", "brackets", "braces", "long", "empty"],
 )  # fmt: skip
 def test_a_header_that_lies_is_an_error(text: str) -> None:
-    with pytest.raises(DecodeError, match=r"field '\.npy'"):
+    with pytest.raises(DecodeError, match=r"field '\.npy'") as caught:
         decode(".npy", with_header(text))
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
     with pytest.raises(DecodeError, match=r"field '\.npz'"):
         decode(".npz", zipped([("a.npy", with_header(text))]))
 
@@ -153,6 +156,8 @@ def test_a_pickle_runs_its_code_only_where_that_is_allowed(field: str, tmp_path:
     decode(field, data, allow_pickle=True).close()
     assert trap.exists()
     assert decode(field, pickle.dumps({"a": (1, 2)}), allow_pickle=True) == {"a": (1, 2)}
+    with pytest.raises(DecodeError, match="allow_pickle=True"):
+        decode(f"{field}.gz", gzip.compress(data))
 
 
 @pytest.mark.parametrize("as_zip", [True, False], ids=["zip", "old"])
@@ -275,8 +280,5 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     ]
 
     assert [line.split()[0] for line in runs[0].stdout.splitlines()] == ["DecodeError"] * 7
-    # Pillow's message names the address of its file.
-    assert [line.split(" at 0x")[0] for line in runs[1].stdout.splitlines()] == [
-        line.split(" at 0x")[0] for line in runs[0].stdout.splitlines()
-    ]
+    assert runs[1].stdout == runs[0].stdout
     assert not trap.exists()

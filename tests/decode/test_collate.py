@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import pickle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -132,6 +133,10 @@ def test_lists_in_samples_stay_lists_whether_their_lengths_agree_or_not() -> Non
     for boxes in pairs:
         samples = [{".json": {"boxes": of_sample}} for of_sample in boxes]
         assert collate(samples) == {".json": {"boxes": boxes}}
+
+
+def test_collate_pickles_for_workers_that_are_spawned() -> None:
+    assert pickle.loads(pickle.dumps(wids.collate)) is collate
 
 
 def test_rows_keep_their_kind() -> None:

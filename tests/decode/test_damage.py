@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.decode.files import AUDIO, IMAGES, PICKLES, RGB, TONE, VALUES, audio, bomb, image, same
 from wids.decode import default_decoder
+from wids.decode.audio import decode_audio
 from wids.decode.unpack import MAX_UNPACKED_BYTES, gunzip
 from wids.errors import DecodeError
 
@@ -160,6 +161,7 @@ def test_a_gzip_bomb_takes_no_more_memory_than_the_limit() -> None:
     limit = 50_000_000
     command = f"""
 import gzip, io, resource
+from wids.decode.audio import decode_audio
 from wids.decode.unpack import gunzip
 step = gzip.compress(bytes(10_000_000))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -217,6 +219,24 @@ def test_a_flac_that_states_more_frames_than_memory_is_an_error() -> None:
 
     with pytest.raises(DecodeError, match=r"'\.flac'"):
         decode("flac", bytes(data))
+
+
+@pytest.mark.parametrize("extension", ["jpg", "wav"])
+def test_a_page_in_place_of_a_file_is_told_without_addresses(extension: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode(extension, b"<html>404</html>")
+
+    assert str(caught.value) == f"field '.{extension}': cannot decode: " + (
+        "no image that Pillow can read; its 16 bytes begin with b'<html>404</html>'"
+        if extension == "jpg"
+        else "Format not recognised."
+    )
+
+
+def test_audio_that_takes_more_than_the_limit_is_an_error() -> None:
+    with pytest.raises(ValueError, match="more than the 11999 bytes"):
+        decode_audio(AUDIO["flac"], limit=11_999)
+    assert decode_audio(AUDIO["flac"], limit=12_000)[0].shape == (1, 3000)
 
 
 def test_an_image_is_not_taken_from_a_name_that_a_field_holds() -> None:

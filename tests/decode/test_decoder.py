@@ -197,6 +197,22 @@ def test_spawned_workers_decode_as_the_main_process_does(tmp_path: Path) -> None
         assert sample[".up"] == "A"
 
 
+def test_a_librarys_message_is_cut_to_one_line() -> None:
+    def complain(_: bytes) -> Any:
+        raise ValueError("first\n  second " + "x" * 1000)
+
+    with pytest.raises(OwnDecoderError, match=r"raised ValueError: first second x{287}…$"):
+        default_decoder(decoders={".x": complain})({".x": b""})
+
+
+def test_no_bytes_of_memory_are_an_error_of_the_machine_and_not_of_the_data() -> None:
+    def exhaust(_: bytes) -> Any:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        default_decoder(decoders={".x": exhaust})({".x": b""})
+
+
 def test_an_error_in_a_worker_arrives_whole(tmp_path: Path) -> None:
     dataset = dataset_of(tmp_path, *BAD_JSON_AND_CUT_JPEG)
 

@@ -17,7 +17,7 @@ from wids.decode.packages import require
 from wids.decode.unpack import MAX_UNPACKED_BYTES, check_size
 
 _BLOCK_FRAMES = 65536
-"""How many frames are read at once, so that no header makes us take memory that the data does not fill."""
+"""How many frames are read at once; a header may state any number."""
 
 _UNKNOWN_BYTES = 0x7FFF0000
 """WAV writers that cannot seek back state sizes from here on."""
@@ -34,23 +34,33 @@ def decode_audio(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> tuple[Any, 
         limit: Bytes that the samples may take, at most.
 
     Raises:
-        ValueError: It is cut, or holds more than `limit` bytes.
-        soundfile.LibsndfileError: It is damaged, or no audio.
+        ValueError: It is cut, damaged or no audio, or holds more than `limit` bytes.
     """
     torch = require("torch", "torch")
     soundfile = require("soundfile", "wids[audio]")
     _check_whole(data)
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            samples = _read_blocks(file, limit)
+            states_frames = file.frames < _UNKNOWN_FRAMES and (file.format != "MP3" or _has_xing_header(data))
+            if states_frames and len(samples) < file.frames:
+                raise ValueError(f"it is cut: {len(samples)} frames of {file.frames}")
+            rate = file.samplerate
+    except soundfile.LibsndfileError as error:
+        # Its own text begins with the address of the file object.
+        raise ValueError(error.error_string) from error
+    return torch.from_numpy(np.ascontiguousarray(samples.T)), rate
+
+
+def _read_blocks(file: Any, limit: int) -> np.ndarray[Any, Any]:
+    """Return all frames, `(frames, channels)` float32, read so that only what the data fills takes memory."""
     blocks = []
-    num_frames = 0
-    with soundfile.SoundFile(io.BytesIO(data)) as file:
-        while len(block := file.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
-            num_frames += len(block)
-            check_size(num_frames * file.channels * block.itemsize, limit)
-            blocks.append(block)
-        if num_frames < file.frames < _UNKNOWN_FRAMES and (file.format != "MP3" or _has_xing_header(data)):
-            raise ValueError(f"it is cut: {num_frames} frames of {file.frames}")
-        samples = np.concatenate(blocks) if blocks else np.zeros((0, file.channels), np.float32)
-        return torch.from_numpy(np.ascontiguousarray(samples.T)), file.samplerate
+    num_bytes = 0
+    while len(block := file.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
+        num_bytes += block.nbytes
+        check_size(num_bytes, limit)
+        blocks.append(block)
+    return np.concatenate(blocks) if blocks else np.zeros((0, file.channels), np.float32)
 
 
 def _check_whole(data: bytes) -> None:

@@ -18,6 +18,9 @@ _ABSENT = object()
 _MOST_REMEMBERED = 1000
 """Fields are remembered up to here: keys with dots in them can make as many fields as there are samples."""
 
+_LONGEST_TEXT = 300
+"""Characters of a library's message that go into ours."""
+
 
 class OwnDecoderError(DecodeError):
     """A decoder that the user gave raised something; no other sample is taken in place of its sample."""
@@ -166,11 +169,14 @@ def _locate(error: Exception, plan: _Plan, field: str, sample: dict[str, Any]) -
     """Return what is raised for an error, with its place."""
     key = f"key {sample['__key__']!r}, " if "__key__" in sample else ""
     where = f"{key}field {field!r}"
+    # Libraries put whole headers and stack traces into their messages; the error itself is chained.
+    text = " ".join(str(error).split())
+    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
     if isinstance(error, ImportError):
-        return ModuleNotFoundError(f"{where}: {error}", name=error.name)
+        return ModuleNotFoundError(f"{where}: {text}", name=error.name)
     if plan.is_own and not isinstance(error, DecodeError):
-        return OwnDecoderError(f"{where}: the decoder that you gave raised {type(error).__name__}: {error}")
-    return DecodeError(f"{where}: cannot decode: {str(error) or type(error).__name__}")
+        return OwnDecoderError(f"{where}: the decoder that you gave raised {type(error).__name__}: {text}")
+    return DecodeError(f"{where}: cannot decode: {text or type(error).__name__}")
 
 
 def default_decoder(

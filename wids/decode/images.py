@@ -100,13 +100,17 @@ def decode_image(data: bytes, *, spec: str, lazy: bool) -> Any:
 
 
 def _open(data: bytes, *, lazy: bool) -> Image:
-    pillow = require("PIL.Image", "pillow")
+    require("PIL", "pillow")
+    import PIL.Image
+
     try:
-        image: Image = pillow.open(io.BytesIO(data))
+        image: Image = PIL.Image.open(io.BytesIO(data))
         if not lazy:
             image.load()
-    except Exception:
+    except Exception as error:
         _check_codec(data)
+        if isinstance(error, PIL.UnidentifiedImageError):
+            raise OSError(f"no image that Pillow can read; its {len(data)} bytes begin with {data[:16]!r}") from error
         raise
     if image.format == "JPEG2000" and b"\xff\xd9" not in data:
         # OpenJPEG takes a cut between two packets for the end; the mark of the end occurs nowhere else.
