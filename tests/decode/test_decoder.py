@@ -205,7 +205,7 @@ def test_a_librarys_message_is_cut_to_one_line() -> None:
         default_decoder(decoders={".x": complain})({".x": b""})
 
 
-def test_no_bytes_of_memory_are_an_error_of_the_machine_and_not_of_the_data() -> None:
+def test_running_out_of_memory_is_not_taken_for_damage() -> None:
     def exhaust(_: bytes) -> Any:
         raise MemoryError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 from typing import Any
 
@@ -137,6 +138,13 @@ def test_numpy_gives_colours_for_palettes_and_cmyk_and_grey_in_two_dimensions(
 def test_a_palette_image_is_no_longer_an_array_of_indices() -> None:
     assert decode(EVERY_MODE["palette"], "numpy").shape == (9, 11, 3)
     assert decode(EVERY_MODE["CMYK jpeg"], "numpy", ".jpg").shape == (9, 11, 3)
+
+
+def test_a_palette_with_alpha_keeps_it() -> None:
+    header = struct.pack("<BBBHHBHHHHBB", 0, 1, 1, 0, 2, 32, 0, 0, 2, 1, 8, 0x28)
+    data = header + bytes([30, 20, 10, 0, 60, 50, 40, 255]) + bytes([0, 1])
+
+    assert decode(data, "numpy", ".tga").tolist() == [[[10, 20, 30, 0], [40, 50, 60, 255]]]
 
 
 def test_arrays_of_big_endian_images_are_in_native_order_for_torch() -> None:

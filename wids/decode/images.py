@@ -141,14 +141,18 @@ def _convert(image: Image, mode: str) -> Image:
 
 
 def _to_numpy(image: Image) -> np.ndarray[Any, Any]:
-    if ("transparency" in image.info and image.mode in {"P", "RGB", "L", "1"}) or image.mode in {
-        "LA",
-        "PA",
-        "La",
-        "RGBa",
-    }:
+    if _is_transparent(image):
         image = image.convert("RGBA")
     elif image.mode in {"P", "CMYK", "YCbCr", "LAB", "HSV"}:
         image = image.convert("RGB")
     array = np.array(image)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _is_transparent(image: Image) -> bool:
+    """Tell whether an image has transparency in a mode where the array would not show it as RGBA."""
+    if image.mode in {"LA", "PA", "La", "RGBa"}:
+        return True
+    if image.mode == "P" and image.palette is not None and image.palette.mode == "RGBA":
+        return True
+    return "transparency" in image.info and image.mode in {"P", "RGB", "L", "1"}
