@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import pickle
 from typing import Any
 
@@ -134,10 +133,6 @@ def same(first: Any, second: Any) -> bool:
 
 def bomb(num_bytes: int) -> bytes:
     return gzip.compress(bytes(num_bytes))
-
-
-def as_json(value: Any) -> bytes:
-    return json.dumps(value).encode()
 
 
 class Trap:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from torch.utils.data import ConcatDataset, DataLoader
+from webdataset import autodecode
 
 import wids
 from tests.decode.files import IMAGES, Trap, same
-from tests.support import write_descriptor, write_tar
+from tests.support import CORPORA, write_descriptor, write_tar
 from wids.decode import Decoder, OwnDecoderError, basic, default_decoder, images
 
 if TYPE_CHECKING:
@@ -211,6 +212,17 @@ def test_running_out_of_memory_is_not_taken_for_damage() -> None:
 
     with pytest.raises(MemoryError):
         default_decoder(decoders={".x": exhaust})({".x": b""})
+
+
+@pytest.mark.skipif(not CORPORA.is_dir(), reason=f"no corpora at {CORPORA}")
+@pytest.mark.parametrize("name", ["mpdata", "tendata", "compressed", "testgz"])
+def test_webdatasets_own_shards_are_decoded_as_webdataset_decodes_them(name: str) -> None:
+    dataset = wids.ShardListDataset([CORPORA / "tar" / "webdataset" / f"{name}.tar"], transformations="rgb8")
+    by_webdataset = autodecode.Decoder([autodecode.imagehandler("rgb8")])
+
+    for index, sample in enumerate(dataset):
+        for field, data in dataset.read(index).items():
+            assert same(sample[field], by_webdataset.decode1(field[1:], data))
 
 
 def test_an_error_in_a_worker_arrives_whole(tmp_path: Path) -> None:
