@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit others bench-old clean
+.PHONY: help demo test lint types layers unit others bench-old bench-open clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -37,6 +37,9 @@ others: $(READY)  ## what needs no torch, on the other Python versions of this m
 
 bench-old: $(READY)  ## compare with wids 0.1.11 on the same shards, in one run
 	$(BIN)/python benchmarks/against_wids_0_1.py
+
+bench-open: $(READY)  ## what opening a shard costs: scanned, through its index, in memory
+	$(BIN)/python benchmarks/open_shard.py
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*

@@ -20,7 +20,6 @@ import os
 import secrets
 import zipfile
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -289,7 +288,7 @@ def _very_file(source: Source) -> str | None:
     identity: Identity = source.identity
     if identity.etag is None and identity.ctime_ns is None:
         return None
-    return orjson.dumps([source.name, asdict(identity)]).decode()
+    return orjson.dumps([source.name, identity]).decode()
 
 
 def _map_file(path: Path) -> memoryview:

@@ -219,7 +219,7 @@ def _digest(columns: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> st
     for name in (*_COLUMNS, "checksums"):
         if name in columns:
             column = np.ascontiguousarray(columns[name])
-            digest.update(f"{name} {column.dtype.name} {column.shape} ".encode())
+            digest.update(f"{name} {column.dtype.str} {column.shape} ".encode())
             digest.update(column.data)
         elif name != "checksums":
             raise ValueError(f"it is damaged: it has no column {name}")
