@@ -19,7 +19,7 @@ import mmap
 import os
 import secrets
 import zipfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from wids.errors import redact
 from wids.tar import MemberFile, build_index, decode_index, digest_ends, digest_headers, encode_index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from wids.source import Identity, Source
     from wids.storage import Storage
@@ -85,6 +85,27 @@ class IndexFiles:
             return packed
         cached = self._cache.find(source)
         return self._cache.keep(source, build_index(source)) if cached is None else cached
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process that uses the same cache folder is in such a block.
+
+        Where the folder cannot be written, each goes on without the others.
+        """
+        import filelock
+
+        lock = None
+        try:
+            self._storage.make_cache_folder()
+            lock = filelock.FileLock(Path(self._storage.cache_dir, ".wids", "indexing.lock"), preserve_lock_file=True)
+            lock.acquire()
+        except (OSError, NotImplementedError) as error:
+            _log.debug("indexing without a lock: %s", error)
+        try:
+            yield
+        finally:
+            if lock is not None:
+                lock.release()
 
     def _open_pack(self, url: str | None) -> IndexPack | None:
         if url is None:

@@ -113,10 +113,13 @@ class ShardCache:
     def count_samples(self, unknown: Sequence[int]) -> dict[int, int]:
         """Index these shards, several at a time, and return how many samples each has.
 
-        A progress bar is shown on terminals when it takes more than a moment.
+        One process of the machine does it while others wait, and then find the indexes that were kept. A progress bar is
+        shown on terminals when it takes more than a moment.
         """
-        workers = min(16, 2 * (os.cpu_count() or 1), max(1, len(unknown)))
-        with ThreadPoolExecutor(workers) as pool:
+        if not unknown:
+            return {}
+        workers = min(16, 2 * (os.cpu_count() or 1), len(unknown))
+        with self._indexes.alone(), ThreadPoolExecutor(workers) as pool:
             counts = pool.map(lambda shard: self._open(shard).num_samples, unknown)
             bar = tqdm(counts, "counting samples", len(unknown), unit="shard", delay=2, disable=None)
             return dict(zip(unknown, bar, strict=True))

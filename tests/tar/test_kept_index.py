@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import logging
+import multiprocessing
 import os
 import pickle
 import shutil
 import tarfile
 import zipfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -261,6 +264,32 @@ def test_an_object_that_cannot_be_told_from_others_is_not_kept(tmp_path: Path) -
 
     assert cache.find(source) is None
     assert not (tmp_path / "cache").exists()
+
+
+def count_in_process(shards: list[str], cache: str, barrier: Any) -> tuple[int, int]:
+    import wids
+
+    scanned = []
+    module: Any = importlib.import_module("wids.index_files")
+    build = module.build_index
+
+    def counted(source: Any) -> Any:
+        scanned.append(source)
+        return build(source)
+
+    module.build_index = counted
+    barrier.wait()
+    return len(wids.ShardListDataset(shards, cache_dir=cache)), len(scanned)
+
+
+def test_one_process_counts_while_the_others_wait(tmp_path: Path) -> None:
+    shards = [str(write_tar(tmp_path / f"{n}.tar", sample_members(20))) for n in range(30)]
+    with multiprocessing.Manager() as manager, ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
+        barrier = manager.Barrier(4)
+        found = list(pool.map(count_in_process, [shards] * 4, [str(tmp_path / "cache")] * 4, [barrier] * 4))
+
+    assert [length for length, _ in found] == [600] * 4
+    assert sorted(scanned for _, scanned in found) == [0, 0, 0, 30]
 
 
 # In a pack
