@@ -42,7 +42,7 @@ def lanes_of(case: Case, epoch: int) -> list[list[int]]:
     bounds = [(min(lane * case.length, case.n), min((lane + 1) * case.length, case.n)) for lane in range(case.lanes)]
     move = case.shuffle and (case.shufflefirst or epoch > 0)
     lanes = []
-    for start, stop in bounds:
+    for number_of_lane, (start, stop) in enumerate(bounds):
         rng = random.Random(case.seed + STRIDE * epoch)
         if not case.repartition:
             chunks = [(low, min(low + case.chunksize, stop)) for low in range(start, stop, case.chunksize)]
@@ -58,8 +58,8 @@ def lanes_of(case: Case, epoch: int) -> list[list[int]]:
         for number, index in ring[turn + start : turn + stop]:
             pieces.setdefault(number, []).append(index)
         lane: list[int] = []
-        for piece in pieces.values():
-            rng.shuffle(piece)
+        for count, piece in enumerate(pieces.values()):
+            random.Random((case.seed + STRIDE * epoch << 64) + (number_of_lane << 32) + count).shuffle(piece)
             lane += piece
         lanes.append(lane)
     return lanes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wids.sampling.shuffle import ShuffleStream, Unshuffled
+from wids.sampling.shuffle import SeparateShuffles, ShuffleStream, Unshuffled
 
 SIZES = st.integers(0, 700) | st.sampled_from([255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 4097, 20_000])
 
@@ -29,17 +29,16 @@ def test_it_goes_on_as_random_shuffle_does_whether_items_are_taken_or_skipped(
         assert stream.below(size + 1) == rng.randrange(size + 1)
 
 
-def test_a_copy_goes_on_alone() -> None:
-    stream, alone = ShuffleStream(3), ShuffleStream(3)
-    stream.skip(1000)
-    alone.skip(1000)
+def test_separate_shuffles_do_not_depend_on_those_before() -> None:
+    taken, skipped = SeparateShuffles(5), SeparateShuffles(5)
 
-    other = stream.copy()
-    other.skip(5000)
+    orders = [taken.shuffled(size).tolist() for size in (10, 300, 20)]
+    skipped.skip(10)
 
-    assert stream.shuffled(9).tolist() == alone.shuffled(9).tolist()
-    alone.skip(0)
-    assert other.shuffled(3000).tolist() != alone.shuffled(3000).tolist()
+    assert skipped.shuffled(300).tolist() == orders[1]
+    skipped.skip(0)
+    assert skipped.shuffled(20).tolist() != orders[2]
+    assert sorted(orders[0]) == list(range(10))
 
 
 def test_positions_of_large_chunks_are_32_bit_numbers() -> None:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wids.sampling.order import Span, chunk_spans, count_chunks, epoch_seed, ring_spans
-from wids.sampling.shuffle import Positions, ShuffleStream, Unshuffled
+from wids.sampling.shuffle import Positions, SeparateShuffles, ShuffleStream, Unshuffled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from wids.sampling.lanes import Lanes
 
-    Shuffler = ShuffleStream | Unshuffled
+    Shuffler = ShuffleStream | SeparateShuffles | Unshuffled
     Open = Callable[[int], tuple[Iterator[Span], Shuffler]]
 
 
@@ -99,13 +99,15 @@ class ChunkedOrder:
         self._chunksize = chunksize
         self._move = move
         self._turn = 0
-        self._stream: Shuffler = ShuffleStream(epoch_seed(seed, epoch)) if shuffle else Unshuffled()
+        self._shuffle = shuffle
+        self._seed = epoch_seed(seed, epoch)
         self._ring: Positions | None = None
         if repartition and lanes.num_samples:
-            self._ring = self._order_chunks(self._stream, lanes.num_samples)
-            if move and isinstance(self._stream, ShuffleStream):
+            stream = ShuffleStream(self._seed)
+            self._ring = order_chunks(stream, lanes.num_samples, chunksize, move=move)
+            if move:
                 # Without a turn, a chunk larger than a lane would always be cut at the same places.
-                self._turn = self._stream.below(lanes.num_samples)
+                self._turn = stream.below(lanes.num_samples)
         self._cursors: dict[int, LaneCursor] = {}
 
     def read(self, lane: int, start: int, stop: int) -> tuple[int, Positions]:
@@ -122,14 +124,13 @@ class ChunkedOrder:
 
     def _open(self, lane: int) -> tuple[Iterator[Span], Shuffler]:
         held = self._lanes.held(lane)
-        stream = self._stream.copy()
         if self._ring is None:
-            return chunk_spans(self._order_chunks(stream, held), held, self._chunksize), stream
+            stream = ShuffleStream(self._seed) if self._shuffle else Unshuffled()
+            order = order_chunks(stream, held, self._chunksize, move=self._move)
+            return chunk_spans(order, held, self._chunksize), stream
         begin = self._turn + lane * self._lanes.length
-        return ring_spans(self._ring, self._lanes.num_samples, self._chunksize, begin, begin + held), stream
-
-    def _order_chunks(self, stream: Shuffler, num_samples: int) -> Positions:
-        return order_chunks(stream, num_samples, self._chunksize, move=self._move)
+        spans = ring_spans(self._ring, self._lanes.num_samples, self._chunksize, begin, begin + held)
+        return spans, SeparateShuffles((self._seed << 64) + (lane << 32))
 
 
 def order_chunks(stream: Shuffler, num_samples: int, chunksize: int, *, move: bool) -> Positions:
