@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit others bench-old bench-open clean
+.PHONY: help demo test lint types layers unit others bench-old bench-open bench-samplers test-frameworks soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,16 @@ bench-old: $(READY)  ## compare with wids 0.1.11 on the same shards, in one run
 
 bench-open: $(READY)  ## what opening a shard costs: scanned, through its index, in memory
 	$(BIN)/python benchmarks/open_shard.py
+
+bench-samplers: $(READY)  ## 100,000 shards and 1e9 samples on 64 ranks
+	$(BIN)/python benchmarks/sampler_scale.py
+
+test-frameworks: $(READY)  ## Lightning, Accelerate and Hugging Face's Trainer on two processes, with the guide's code
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
+	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py $(ARGS)
+
+soak: $(READY)  ## jobs that torchrun starts: every number of ranks and workers, started in every way
+	WIDS_SOAK=1 $(BIN)/python -m pytest tests/sampling $(ARGS)
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
