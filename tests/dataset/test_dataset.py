@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch.utils.data import DataLoader
 
 import wids
 from tests.support import CORPORA, sample_members, write_descriptor, write_shards, write_tar
+from wids import wids_decode
 
 needs_corpora = pytest.mark.skipif(not CORPORA.is_dir(), reason=f"no corpora at {CORPORA}")
 
@@ -485,3 +487,13 @@ def test_importing_and_indexing_need_no_torch(tmp_path: Path, shards: list[tuple
 
     assert "text of 2" in done.stdout
     assert json.loads((tmp_path / "o.json").read_text())["shardlist"][0]["nsamples"] == 3
+
+
+def test_a_decode_error_of_a_step_of_the_users_is_located_and_raised(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("x.cls", b"?"), ("y.cls", b"1")])
+    step = partial(wids_decode.default_decoder, format="PIL")
+
+    for on_error in ("raise", "replace"):
+        dataset = wids.ShardListDataset([path], transformations=[step], on_error=on_error)
+        with pytest.raises(wids.DecodeError, match=r"index 0, shard .*a\.tar, key 'x', field '\.cls'"):
+            dataset[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from io import BytesIO
+from itertools import islice
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, overload
 
@@ -191,7 +192,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
                 sample = step(sample)
             except DecodeError as error:
                 if not isinstance(step, Decoder):
-                    raise
+                    raise self._locate_error(error, first + position, shard, position, reader) from error
                 return self._replace(error, shard, position, reader, index)
         return sample
 
@@ -259,8 +260,16 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             KeyError: There is none; names its neighbours in sorted order.
         """
         if self._keys is None:
-            self._keys = KeyTable(self.key, len(self))
+            self._keys = KeyTable(self._iterate_keys, self.key, len(self))
         return self._keys.find(key)
+
+    def _iterate_keys(self) -> Iterator[str]:
+        if self._rows is not None:
+            yield from map(self.key, range(len(self)))
+            return
+        for shard, length in enumerate(self._offsets.lengths):
+            if length:
+                yield from islice(self._cache.get(shard).keys(), length)
 
     def _find(self, index: int) -> tuple[int, int]:
         """Return `(shard, position)` of a sample of this dataset or view."""

@@ -157,6 +157,14 @@ class TarReader:
         ends = self._ends
         return str(self._keys[ends[position - 1] if position else 0 : ends[position]], "utf-8", "surrogateescape")
 
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of all samples in order, each at a fraction of what `key` costs."""
+        text = bytes(self._keys)
+        start = 0
+        for end in self._ends:
+            yield str(text[start:end], "utf-8", "surrogateescape")
+            start = end
+
     def fields(self, position: int) -> tuple[str, ...]:
         """Return the fields of one sample, in archive order."""
         return self._index.fields_of_kind[self._kinds[position]]
