@@ -51,5 +51,8 @@ test-frameworks: $(READY)  ## Lightning, Accelerate and Hugging Face's Trainer o
 soak: $(READY)  ## jobs that torchrun starts: every number of ranks and workers, started in every way
 	WIDS_SOAK=1 $(BIN)/python -m pytest tests/sampling $(ARGS)
 
+bench-border: $(READY)  ## where looking at every block for headers stops to pay
+	$(BIN)/python benchmarks/scan_border.py
+
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*

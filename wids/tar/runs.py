@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     _Words = NDArray[np.integer]
 
-DENSE_STRIDE = 24 << 10
+DENSE_STRIDE = 48 << 10
 """Mean bytes from header to header up to which looking at every block is faster than hopping (benchmarks/scan_border.py)."""
 
 _FIRST_BATCH = 64
