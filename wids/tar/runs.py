@@ -34,6 +34,8 @@ DENSE_STRIDE = 48 << 10
 _FIRST_BATCH = 64
 _LARGEST_BATCH = 4096
 """Headers per run: their matrix, 2 MiB, stays in the processor's cache."""
+_LONGEST_LOOK = 32 << 20
+"""Bytes that are looked at in one go: a source that is not mapped has them in memory."""
 _WORTHWHILE = 16
 """Headers in a run below which numpy costs more than reading them one by one."""
 _LONGEST_PAUSE = 64
@@ -120,7 +122,7 @@ class RunFinder:
 
     def _look(self, offset: int, stride: float) -> _Candidates:
         """Find headers by their magic, in as many bytes as a batch is likely to take."""
-        length = min(int(self._batch * stride) + 2 * BLOCK, self._size - offset) // BLOCK * BLOCK
+        length = min(int(self._batch * stride) + 2 * BLOCK, _LONGEST_LOOK, self._size - offset) // BLOCK * BLOCK
         view, base = self._source.window(offset, offset + length)
         part = view[offset - base : offset - base + length]
         magic = np.ndarray((length // BLOCK,), "<u4", part, offset=257, strides=(BLOCK,)) if length else np.zeros(0)
