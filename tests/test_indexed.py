@@ -130,6 +130,7 @@ def test_a_closed_one_says_so_and_lets_go_with_the_last_view(path: Path) -> None
         ("bz2.tar", b"BZh91AY&SY" + bytes(600), "no tar archive but compressed with bzip2"),
         ("zst.tar", b"\x28\xb5\x2f\xfd" + bytes(600), "no tar archive but compressed with zstd"),
     ],
+    ids=["text", "empty", "zip", "gzip", "xz", "bzip2", "zstd"],
 )
 def test_what_is_no_tar_is_said_to_be_none(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)

@@ -114,7 +114,7 @@ def test_arrays_that_torch_cannot_take_as_they_lie_are_stacked() -> None:
         [object(), object()],
         [{1}, {2}],
     ],
-    ids=repr,
+    ids=lambda values: " and ".join(type(value).__name__ for value in values),
 )
 def test_what_is_not_alike_becomes_a_list(values: list[Any]) -> None:
     batch = collate([{"field": value} for value in values])
