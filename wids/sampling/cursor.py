@@ -15,7 +15,7 @@ from wids.sampling.order import Span, chunk_spans, count_chunks, epoch_seed, rin
 from wids.sampling.shuffle import Positions, SeparateShuffles, ShuffleStream, Unshuffled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from wids.sampling.lanes import Lanes
 
@@ -122,6 +122,11 @@ class ChunkedOrder:
         first = lane * self._lanes.length if self._ring is None else 0
         return first, self._cursors[alike].read(start, stop)
 
+    def pieces(self, lane: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the spans of a lane in their order: the step at which each begins, and its positions."""
+        first = lane * self._lanes.length if self._ring is None else 0
+        return with_steps((begin + first, end + first) for begin, end in self._open(lane)[0])
+
     def _open(self, lane: int) -> tuple[Iterator[Span], Shuffler]:
         held = self._lanes.held(lane)
         if self._ring is None:
@@ -131,6 +136,20 @@ class ChunkedOrder:
         begin = self._turn + lane * self._lanes.length
         spans = ring_spans(self._ring, self._lanes.num_samples, self._chunksize, begin, begin + held)
         return spans, SeparateShuffles((self._seed << 64) + (lane << 32))
+
+
+def with_steps(spans: Iterable[Span]) -> Iterator[tuple[int, int, int]]:
+    """Yield spans that follow each other with the step at which each begins.
+
+    Examples:
+        >>> list(with_steps([(5, 8), (0, 5)]))
+        [(0, 5, 8), (3, 0, 5)]
+    """
+    step = 0
+    for begin, end in spans:
+        if begin < end:
+            yield step, begin, end
+        step += end - begin
 
 
 def order_chunks(stream: Shuffler, num_samples: int, chunksize: int, *, move: bool) -> Positions:
@@ -158,6 +177,10 @@ class ShardOrder:
     def read(self, lane: int, start: int, stop: int) -> tuple[int, Positions]:
         """Return 0 and the indices at some steps."""
         return 0, self._cursor.read(start, stop)
+
+    def pieces(self, lane: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the spans of the shards in their order, and the step at which each begins."""
+        return with_steps(self._open(lane)[0])
 
     def _open(self, _round: int) -> tuple[Iterator[Span], Shuffler]:
         spans = list(pairwise(accumulate(self._lengths, initial=0)))

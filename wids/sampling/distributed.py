@@ -52,6 +52,7 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
             that are no multiple of it walk several lanes each, so they read from several parts of the dataset at once.
         repartition_each_epoch: Give each rank other chunks in each epoch, so that over epochs it sees all the data.
             In epoch 0 they stay where they are unless `shufflefirst`. Not with `shuffle=False`.
+        shards_ahead: As for `ChunkedSampler`.
         sample_seeds: Yield indices that carry a seed for their sample, which the dataset puts into it as `__seed__`.
 
     Raises:
@@ -81,6 +82,7 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
         chunksize: int | None = None,
         num_canonical_replicas: int | None = None,
         repartition_each_epoch: bool = False,
+        shards_ahead: int = 0,
         sample_seeds: bool = False,
     ) -> None:
         if drop_last and not even:
@@ -94,6 +96,7 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
             seed=seed,
             shuffle=shuffle,
             shufflefirst=shufflefirst,
+            shards_ahead=shards_ahead,
         )
         self.drop_last = drop_last
         self.even = even

@@ -122,6 +122,15 @@ class Share:
         """Steps from one index that the rank takes of a lane to the next."""
         return self.num_replicas // gcd(self.lanes.num_lanes, self.num_replicas)
 
+    def walked_lanes(self) -> list[int]:
+        """Return which lanes the rank walks, the one that it begins with first."""
+        first = self.start + self.rank
+        return [(first + turn * self.num_replicas) % self.lanes.num_lanes for turn in range(self.num_lanes)]
+
+    def step_after(self, rows: int) -> int:
+        """Return the step at which the rank stands when it has taken its first places."""
+        return (self.start + self.rank + rows * self.num_replicas) // self.lanes.num_lanes
+
     def count(self, rows: int | None = None) -> int:
         """Return how many indices the rank takes, in all or in its first places.
 

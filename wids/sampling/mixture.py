@@ -32,7 +32,8 @@ from wids.sampling.turns import Turns, whole_shares
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from wids.sampling.lanes import Read
+    from wids.sampling.ahead import Piece
+    from wids.sampling.samplers import Order
     from wids.sampling.shuffle import Positions
 
 
@@ -107,10 +108,9 @@ class MixtureSampler(LaneSampler):
     def _lanes(self, epoch: int | None) -> Lanes:
         return Lanes(self.epoch_length, 1)
 
-    def _open(self, epoch: int) -> tuple[int, Read]:
+    def _open(self, epoch: int) -> tuple[int, Order]:
         cursors = [LaneCursor(self._opener(part), max(1, part.length), repeats=True) for part in self.components]
-        order = _Order(self.components, cursors, Turns(self.shares), epoch * self.epoch_length)
-        return 0, order.read
+        return 0, _Order(self.components, cursors, Turns(self.shares), epoch * self.epoch_length)
 
     def _opener(self, part: Component) -> Any:
         def open_round(number: int) -> tuple[Iterator[Span], Any]:
@@ -161,6 +161,10 @@ class _Order:
             if then > done:
                 indices[who == component] = self._cursors[component].read(done, then) + self._starts[component]
         return 0, indices
+
+    def pieces(self, _lane: int) -> Iterator[Piece]:
+        """Yield nothing: a mixture reads from all components at once."""
+        return iter(())
 
 
 def find_components(dataset: Any) -> list[Component]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from wids.sampling.ahead import ShardsAhead, check_ahead
 from wids.sampling.cursor import ChunkedOrder, ShardOrder
 from wids.sampling.epochs import EpochSampler, Walk, whole_number
 from wids.sampling.lanes import Lanes, Share
@@ -15,8 +16,19 @@ from wids.sampling.state import Fingerprint, check_arguments
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 
-    from wids.sampling.lanes import Read
+    from wids.sampling.ahead import Piece
     from wids.sampling.order import Span
+    from wids.sampling.shuffle import Positions
+
+
+class Order(Protocol):
+    """The positions of an epoch."""
+
+    def read(self, lane: int, start: int, stop: int) -> tuple[int, Positions]:
+        """Return what to add to the positions of a lane at some steps, and the positions; steps never fall."""
+
+    def pieces(self, lane: int) -> Iterator[Piece]:
+        """Yield the spans that a lane walks."""
 
 
 class LaneSampler(EpochSampler):
@@ -25,6 +37,7 @@ class LaneSampler(EpochSampler):
     dataset: Any
     seed: int
     sample_seeds = False
+    shards_ahead = 0
 
     def __len__(self) -> int:
         return self._share(None, 0).count()
@@ -40,23 +53,36 @@ class LaneSampler(EpochSampler):
         """Return the layout of an epoch; None for that of all the data."""
 
     @abstractmethod
-    def _open(self, epoch: int) -> tuple[int, Read]:
-        """Return what to add to an epoch's positions, and what reads them."""
+    def _open(self, epoch: int) -> tuple[int, Order]:
+        """Return what to add to an epoch's positions, and their order."""
 
     def _blocks(self, walk: Walk) -> Iterator[Iterable[int]]:
         share = self._share(walk.epoch, walk.start)
         walk.total = share.count()
-        first, read = self._open(walk.epoch)
-        again = self._open(walk.epoch)[1]
-        for block in share.indices(read, again):
+        first, order = self._open(walk.epoch)
+        ahead = self._look_ahead(share, first, self._open(walk.epoch)[1]) if self.shards_ahead and walk.total else None
+        done = 0
+        for block in share.indices(order.read, self._open(walk.epoch)[1].read):
+            if ahead is not None:
+                ahead.reach(share.step_after(done), share.step_after(done + block.size) + 1)
+            done += block.size
             indices = block + first
             yield seed_indices(indices, self.seed, walk.epoch) if self.sample_seeds else indices.tolist()
+
+    def _look_ahead(self, share: Share, first: int, order: Order) -> ShardsAhead:
+        def pieces(lane: int) -> Iterator[Piece]:
+            return ((step, begin + first, end + first) for step, begin, end in order.pieces(lane))
+
+        lanes = {
+            share.lanes.filled(lane) for lane in share.walked_lanes() if share.lanes.held(share.lanes.filled(lane))
+        }
+        return ShardsAhead(self.dataset, self.shards_ahead, map(pieces, sorted(lanes)), share.step_after(0))
 
     def global_order(self, epoch: int) -> Iterator[list[int]]:
         """Yield the indices of a whole epoch in the order of its places, which is that of all ranks, block by block."""
         lanes = self._lanes(epoch)
-        first, read = self._open(epoch)
-        for block in Share(lanes, 0, 0, 1).indices(read, read):
+        first, order = self._open(epoch)
+        for block in Share(lanes, 0, 0, 1).indices(order.read, order.read):
             yield (block + first).tolist()
 
     def _count(self, epoch: int, start: int) -> int:
@@ -122,6 +148,8 @@ class ChunkedSampler(LaneSampler):
         shuffle: False for the order of the dataset.
         shufflefirst: Shuffle the order of the chunks in epoch 0 too.
         dslength_per_replica: What `len` says, where it is not the number of indices; -1 for that number.
+        shards_ahead: How many shards beyond those that are being read the dataset is told of while indices are yielded; it
+            needs a method `prefetch` (`wids.sampling.ahead`).
 
     Raises:
         TypeError: What should be a whole number is none.
@@ -140,6 +168,7 @@ class ChunkedSampler(LaneSampler):
         shuffle: bool = True,
         shufflefirst: bool = False,
         dslength_per_replica: int = -1,
+        shards_ahead: int = 0,
     ) -> None:
         chunksize = whole_number("chunksize", chunksize)
         if chunksize < 1:
@@ -152,6 +181,7 @@ class ChunkedSampler(LaneSampler):
         self.shufflefirst = shufflefirst
         self._told_span = None if num_samples is None else find_span(dataset, num_samples)
         self._told_length = dslength_per_replica
+        self.shards_ahead = check_ahead(dataset, shards_ahead)
 
     @property
     def dslength_per_replica(self) -> int:
@@ -171,7 +201,7 @@ class ChunkedSampler(LaneSampler):
         start, stop = self._span(epoch)
         return Lanes(stop - start, 1)
 
-    def _open(self, epoch: int) -> tuple[int, Read]:
+    def _open(self, epoch: int) -> tuple[int, Order]:
         order = ChunkedOrder(
             self._lanes(epoch),
             self.chunksize,
@@ -181,7 +211,7 @@ class ChunkedSampler(LaneSampler):
             move=self.shuffle and (self.shufflefirst or epoch > 0),
             repartition=self._repartitions(),
         )
-        return self._span(epoch)[0], order.read
+        return self._span(epoch)[0], order
 
     def _repartitions(self) -> bool:
         return False
@@ -204,6 +234,7 @@ class ShardListSampler(LaneSampler):
         lengths: Instead of the dataset's.
         seed: Of the order; for a seed and an epoch it is that of 0.1.11.
         shufflefirst: Shuffle the order of the shards in epoch 0 too.
+        shards_ahead: As for `ChunkedSampler`.
 
     Raises:
         TypeError: A length is no whole number.
@@ -211,7 +242,13 @@ class ShardListSampler(LaneSampler):
     """
 
     def __init__(
-        self, dataset: Any, *, lengths: Sequence[int] | None = None, seed: int = 0, shufflefirst: bool = False
+        self,
+        dataset: Any,
+        *,
+        lengths: Sequence[int] | None = None,
+        seed: int = 0,
+        shufflefirst: bool = False,
+        shards_ahead: int = 0,
     ) -> None:
         self._start()
         self.dataset = dataset
@@ -222,6 +259,7 @@ class ShardListSampler(LaneSampler):
         ]
         if self.lengths and min(self.lengths) < 0:
             raise ValueError(f"lengths has {min(self.lengths)}; a shard has at least 0 samples")
+        self.shards_ahead = check_ahead(dataset, shards_ahead)
 
     def _lengths(self, epoch: int | None) -> list[int]:
         old = self._old(epoch)
@@ -230,8 +268,8 @@ class ShardListSampler(LaneSampler):
     def _lanes(self, epoch: int | None) -> Lanes:
         return Lanes(sum(self._lengths(epoch)), 1)
 
-    def _open(self, epoch: int) -> tuple[int, Read]:
-        return 0, ShardOrder(self._lengths(epoch), self.seed, epoch, move=self.shufflefirst or epoch > 0).read
+    def _open(self, epoch: int) -> tuple[int, Order]:
+        return 0, ShardOrder(self._lengths(epoch), self.seed, epoch, move=self.shufflefirst or epoch > 0)
 
     def _arguments(self) -> dict[str, Any]:
         return {"seed": self.seed, "shufflefirst": bool(self.shufflefirst)}
