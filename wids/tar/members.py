@@ -168,15 +168,15 @@ class _Scan:
 
     def _read_header(self, offset: int, pending: _Pending) -> bytes | None:
         block = self._bytes(offset, min(offset + BLOCK, self._size))
+        if len(block) < BLOCK and (offset == 0 or block.strip(b"\0")):
+            raise TarFormatError(
+                f"{self._source.name}: {name_damage(block, offset)}: the file ends at byte {self._size}, inside the "
+                f"header at byte {offset}; fetch or write the shard again"
+            )
         if not block.strip(b"\0"):
             if pending.offset is not None:
                 raise self._damaged(f"the member that the header at byte {pending.offset} describes is missing")
             return None
-        if len(block) < BLOCK:
-            raise TarFormatError(
-                f"{self._source.name}: {name_damage(block, offset)}: the file ends at byte {self._size}, inside the header at byte {offset}; "
-                "fetch or write the shard again"
-            )
         return block
 
     def _read_extension(self, header: Header, pending: _Pending) -> bool:
