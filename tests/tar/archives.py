@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     from wids.source import Source
 
-FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
+FORMATS: dict[str, Literal[0, 1, 2]] = {
+    "ustar": tarfile.USTAR_FORMAT,
+    "gnu": tarfile.GNU_FORMAT,
+    "pax": tarfile.PAX_FORMAT,
+}
 END = bytes(1024)
 USTAR, GNU, V7 = b"ustar\x0000", b"ustar  \0", b""
 

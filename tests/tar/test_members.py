@@ -12,18 +12,15 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support import sample_members, write_tar
+from tests.tar.archives import FORMATS
 from wids.errors import FetchError, TarFormatError
 from wids.source import BufferSource, MmapSource, PreadSource
 from wids.tar import TarReader, build_index, scan_members
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 
 
 def by_tarfile(path: Path) -> list[tuple[bytes, int, int]]:
@@ -46,25 +43,6 @@ def read_all(path: Path) -> list[dict[str, bytes]]:
     return [{"__key__": reader.key(p).encode(), **reader.read(p, bytes)} for p in range(reader.num_samples)]
 
 
-names = st.text(
-    st.characters(exclude_characters="\0", exclude_categories=["Cs"]) | st.sampled_from("./"), min_size=1, max_size=140
-).filter(lambda name: name.strip("/") == name and len(name.encode()) < 250)
-members = st.lists(st.tuples(names, st.binary(max_size=1500)), max_size=80)
-
-
-@settings(deadline=None, max_examples=60)
-@given(members, st.sampled_from(["gnu", "pax"]), st.booleans())
-def test_any_names_and_sizes_read_back_as_tarfile_reads_them(
-    tmp_path_factory: pytest.TempPathFactory, written: list[tuple[str, bytes]], tar_format: str, by_pread: bool
-) -> None:
-    path = write_tar(tmp_path_factory.mktemp("any") / "a.tar", written, tar_format=FORMATS[tar_format])
-
-    found = by_wids(path, PreadSource if by_pread else MmapSource)
-
-    assert found == by_tarfile(path)
-    assert [name for name, _, _ in found] == [name.encode() for name, _ in written]
-
-
 @pytest.mark.parametrize("tar_format", FORMATS)
 @pytest.mark.parametrize(("count", "largest"), [(5000, 600), (300, 70_000)], ids=["dense", "large"])
 @pytest.mark.parametrize("source", [MmapSource, PreadSource])
@@ -85,16 +63,6 @@ def test_long_names_stay_whole(tmp_path: Path, length: int, tar_format: str) -> 
     path = write_tar(tmp_path / "a.tar", [(f"{key}.txt", b"x") for key in keys], tar_format=FORMATS[tar_format])
 
     assert [sample["__key__"].decode() for sample in read_all(path)] == keys
-
-
-def test_a_ustar_prefix_is_part_of_the_name(tmp_path: Path) -> None:
-    directories = ["d" * 90 + "/" + letter * 60 for letter in "ab"]
-    written = [(f"{directory}/0001.txt", directory.encode()) for directory in directories]
-    path = write_tar(tmp_path / "a.tar", written)
-
-    samples = read_all(path)
-
-    assert [sample["__key__"].decode() for sample in samples] == [f"{directory}/0001" for directory in directories]
 
 
 def test_webdataset_keeps_the_fast_path_with_a_pax_header_for_each_member(tmp_path: Path) -> None:
@@ -157,63 +125,6 @@ def test_a_hard_link_to_nothing_is_an_error_of_its_sample_alone(tmp_path: Path) 
     assert reader.read(1, bytes) == {".txt": b"b"}
 
 
-@pytest.mark.parametrize(
-    "option", [["--format=gnu"], *(["--format=pax", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0"))], ids=str
-)
-@pytest.mark.parametrize("parts", [1, 3, 40])
-def test_sparse_members_read_as_the_files_they_were(tmp_path: Path, option: list[str], parts: int) -> None:
-    with (tmp_path / "a.bin").open("wb") as file:
-        for part in range(parts):
-            file.seek(part * 200_000 + 65_536)
-            file.write(f"part {part}".encode() * 1000)
-        file.truncate(parts * 200_000 + 100_000)
-    (tmp_path / "b.bin").write_bytes(b"after")
-    subprocess.run(["tar", "-cS", *option, "-f", "x.tar", "a.bin", "b.bin"], cwd=tmp_path, check=True)
-
-    samples = read_all(tmp_path / "x.tar")
-
-    assert (tmp_path / "x.tar").stat().st_size < (tmp_path / "a.bin").stat().st_size
-    assert samples == [
-        {"__key__": b"a", ".bin": (tmp_path / "a.bin").read_bytes()},
-        {"__key__": b"b", ".bin": b"after"},
-    ]
-
-
-def test_a_member_of_nine_gigabytes_hides_nothing_behind_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.tar"
-    size = 9 << 30
-    big = tarfile.TarInfo("a.bin")
-    big.size = size
-    small = tarfile.TarInfo("b.bin")
-    small.size = 5
-    with path.open("wb") as file:  # the data is a hole
-        file.write(big.tobuf(tarfile.GNU_FORMAT))
-        file.seek(512 + size)
-        file.write(small.tobuf(tarfile.GNU_FORMAT) + b"after".ljust(512, b"\0") + bytes(1024))
-    source = MmapSource(str(path))
-    reader = TarReader(source, build_index(source))
-
-    assert reader.read(1, bytes) == {".bin": b"after"}
-    assert len(reader.read(0, memoryview)[".bin"]) == size
-
-
-def test_a_pax_size_record_counts_more_than_the_header(tmp_path: Path) -> None:
-    path = tmp_path / "a.tar"
-    record = b"11 size=5\n".replace(b"11", b"10")
-    extension = tarfile.TarInfo("././@PaxHeader")
-    extension.type, extension.size = b"x", len(record)
-    member = tarfile.TarInfo("a.txt")
-    path.write_bytes(
-        extension.tobuf(tarfile.USTAR_FORMAT)
-        + record.ljust(512, b"\0")
-        + member.tobuf(tarfile.USTAR_FORMAT)
-        + b"hello".ljust(512, b"\0")
-        + bytes(1024)
-    )
-
-    assert read_all(path) == [{"__key__": b"a", ".txt": b"hello"}]
-
-
 def test_files_without_a_field_belong_to_no_sample(tmp_path: Path) -> None:
     written = [
         ("./README", b"r"), (".DS_Store", b"d"), ("._0001.jpg", b"m"), ("0001.jpg", b"1"), ("._0001.txt", b"m"),
@@ -244,34 +155,6 @@ def test_a_field_twice_is_an_error_of_its_sample_alone(tmp_path: Path) -> None:
     assert reader.read(1, bytes) == {".txt": b"3"}
 
 
-@pytest.mark.parametrize("tar_format", FORMATS)
-def test_a_cut_at_any_block_is_refused_or_between_members(tmp_path: Path, tar_format: str) -> None:
-    written = [(f"{n}.txt", bytes([n]) * 700) for n in range(6)]
-    whole = write_tar(tmp_path / "a.tar", written, tar_format=FORMATS[tar_format]).read_bytes()
-    ends = [offset + 1024 for _, offset, _ in by_tarfile(tmp_path / "a.tar")]
-
-    for cut in range(0, ends[-1] + 1, 512):
-        source = BufferSource(whole[:cut], "cut.tar")
-        if cut in ends:
-            index = build_index(source)
-            assert index.num_samples == ends.index(cut) + 1
-            assert not index.has_end_blocks
-        else:
-            with pytest.raises(TarFormatError, match=r"^cut\.tar: .*(byte \d+|empty)"):
-                build_index(source)
-
-
-@pytest.mark.parametrize("tar_format", FORMATS)
-def test_a_cut_inside_a_block_is_refused(tmp_path: Path, tar_format: str) -> None:
-    written = [(f"{n}.txt", bytes([n]) * 700) for n in range(6)]
-    whole = write_tar(tmp_path / "a.tar", written, tar_format=FORMATS[tar_format]).read_bytes()
-    end = by_tarfile(tmp_path / "a.tar")[-1][1] + 1024
-
-    for cut in random.Random(0).sample([cut for cut in range(1, end) if cut % 512], 300):
-        with pytest.raises(TarFormatError, match=r"^cut\.tar: .*byte \d+"):
-            scan_members(BufferSource(whole[:cut], "cut.tar"))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -289,29 +172,6 @@ def test_what_is_no_tar_is_said_to_be_none(content: bytes, message: str) -> None
 
 def test_zeros_alone_are_an_empty_archive(tmp_path: Path) -> None:
     assert read_all(write_tar(tmp_path / "a.tar", [])) == []
-
-
-@settings(deadline=None, max_examples=300)
-@given(st.integers(0, 511), st.integers(1, 255), st.integers(0, 30))
-def test_a_changed_header_byte_changes_nothing_or_is_refused(place: int, change: int, number: int) -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, data in sample_members(16):
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    damaged = bytearray(buffer.getvalue())
-    before = scan_members(BufferSource(bytes(damaged), "a.tar"))
-    damaged[number * 1024 + place] ^= change
-
-    try:
-        after = scan_members(BufferSource(bytes(damaged), "a.tar"))
-    except TarFormatError as error:
-        assert f"byte {number * 1024}" in str(error)
-    else:
-        assert list(after.names) == list(before.names)
-        assert after.offsets.tolist() == before.offsets.tolist()
-        assert after.sizes.tolist() == before.sizes.tolist()
 
 
 @pytest.mark.parametrize("number", [0, 1, 63, 64, 80, 199])
@@ -333,15 +193,6 @@ def test_a_header_without_magic_among_dense_ones_is_a_member_too(number: int) ->
     members = scan_members(BufferSource(bytes(content), "a.tar"))
 
     assert list(members.names) == expected
-
-
-def test_what_follows_the_end_is_counted(tmp_path: Path) -> None:
-    first = write_tar(tmp_path / "a.tar", sample_members(2)).read_bytes()
-
-    members = scan_members(BufferSource(first + first, "a.tar"))
-
-    assert len(members.names) == 4
-    assert members.bytes_after_end > len(first) - 4096
 
 
 def test_a_file_that_shrinks_under_pread_is_an_error(tmp_path: Path) -> None:
