@@ -120,6 +120,8 @@ def draw_curve(result: dict[str, list[float]]) -> None:
     right.axhline(0.95, color="gray", linestyle=":", label="0.95")
     right.set(xlabel="epoch", ylabel="accuracy on shards held out", ylim=(None, 1))
     right.legend(loc="lower right")
+    for axes in (left, right):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     figure.suptitle("Handwritten digits, two ranks")
     figure.savefig(OUT / "training.png", dpi=120)
     plt.close(figure)
