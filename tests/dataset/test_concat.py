@@ -81,6 +81,26 @@ def test_a_seed_goes_to_the_dataset_that_holds_the_sample(both: Any) -> None:
     assert both.__getitems__([SeededIndex(1, 9), SeededIndex(6, 8)])[1]["__seed__"] == 8
 
 
+def test_each_dataset_is_told_of_its_own_shards() -> None:
+    class Told:
+        def __init__(self) -> None:
+            self.lengths = [1, 2]
+            self.shards = [{"url": "a.tar"}, {"url": "b.tar"}]
+            self.calls: list[list[int]] = []
+
+        def __len__(self) -> int:
+            return 3
+
+        def prefetch(self, upcoming: list[int]) -> None:
+            self.calls.append(upcoming)
+
+    first, last = Told(), Told()
+
+    wids.concat([first, range(5), last]).prefetch([4, 2, 0, 3])
+
+    assert (first.calls, last.calls) == ([[0]], [[1, 0]])
+
+
 def test_shards_of_concatenations_shape_the_samplers(tmp_path: Path) -> None:
     write_tar(tmp_path / "x.tar", sample_members(3))
     one = wids.ShardListDataset(str(tmp_path / "x.tar"))

@@ -137,6 +137,27 @@ def test_each_rank_sees_its_32_and_together_all_64(tmp_path: Path, before: str, 
     assert ranks[0][0] != ranks[0][1], "each epoch has its own order"
 
 
+def test_lightning_leaves_batches_of_buckets_alone_when_it_is_told_to(tmp_path: Path) -> None:
+    code = block("lightning-buckets")
+
+    ranks = run(tmp_path, LIGHTNING + "buckets = [number % 3 for number in range(64)]\n" + code)
+
+    for epoch in range(2):
+        assert set(ranks[0][epoch]) | set(ranks[1][epoch]) == set(range(64))
+        assert len(ranks[0][epoch]) + len(ranks[1][epoch]) <= 64 + 3
+
+
+def test_lightning_leaves_a_mixture_alone(tmp_path: Path) -> None:
+    code = block("lightning").replace(
+        "wids.DistributedChunkedSampler(dataset)", "wids.MixtureSampler(dataset, weights=[1])"
+    )
+
+    ranks = run(tmp_path, LIGHTNING + code)
+
+    for epoch in range(2):
+        assert sorted(ranks[0][epoch] + ranks[1][epoch]) == list(range(64))
+
+
 def test_accelerates_prepare_deals_again(tmp_path: Path) -> None:
     sampler = "wids.DistributedChunkedSampler(dataset)"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from torch.utils.data import DistributedSampler
 
 import wids
 from tests.support import sample_members, write_descriptor, write_shards, write_tar
@@ -161,6 +162,13 @@ def test_a_dataset_without_components_is_refused(tmp_path: Path) -> None:
     ]
     with pytest.raises(ValueError, match="'a' do not lie together"):
         MixtureSampler(wids.ShardListDataset(scattered), weights=[1, 1])
+
+
+def test_it_is_a_distributed_sampler() -> None:
+    sampler = mix([5, 5], [1, 1], num_samples=9, num_replicas=4, rank=1)
+
+    assert isinstance(sampler, DistributedSampler)
+    assert (sampler.rank, sampler.num_replicas, sampler.num_samples, sampler.total_size) == (1, 4, 3, 12)
 
 
 def test_a_state_of_other_weights_is_refused() -> None:

@@ -128,6 +128,16 @@ class ConcatDataset(_Base):  # type: ignore[type-arg]
         """How many samples there are."""
         return len(self)
 
+    def prefetch(self, upcoming: Sequence[int]) -> None:
+        """Tell each dataset which of its shards will be needed next, where it wants to know."""
+        first = 0
+        for dataset in self.datasets:
+            stop = first + len(_shards(dataset)[1])
+            mine = [shard - first for shard in upcoming if first <= shard < stop]
+            if mine and hasattr(dataset, "prefetch"):
+                dataset.prefetch(mine)
+            first = stop
+
     def close(self) -> None:
         """Close those of the datasets that can be."""
         for dataset in self.datasets:

@@ -152,6 +152,11 @@ class BucketBatchSampler(EpochSampler):
     def _beginning(self) -> History:
         return []
 
+    def _checked_place(self, place: Any) -> History:
+        if not isinstance(place, list) or any(len(entry) != 4 for entry in place):
+            raise ValueError(f"the state's place is {place!r}; it must be a list of stretches")
+        return place
+
     def _count(self, epoch: int, start: History) -> int:
         key = (epoch, repr(start), self._limits_and_rank()[0])
         if self._counted is None or self._counted[0] != key:

@@ -165,7 +165,7 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
         check_version(state, type(self).__name__)
         self._adopt(state, strict=strict)
         epoch = whole_number("the state's epoch", state["epoch"])
-        epoch, place = self._after(epoch, state["place"])
+        epoch, place = self._after(epoch, self._checked_place(state["place"]))
         self._epochs.restore(epoch, place, is_beginning=place == self._beginning())
 
     def _position(self) -> tuple[int, Place]:
@@ -185,6 +185,11 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
 
     def _beginning(self) -> Place:
         return 0
+
+    def _checked_place(self, place: Any) -> Place:
+        if whole_number("the state's place", place) < 0:
+            raise ValueError(f"the state's place is {place}; it must be at least 0")
+        return place
 
     @abstractmethod
     def _blocks(self, walk: Walk) -> Iterator[Iterable[Any]]:
@@ -228,10 +233,13 @@ def check_version(state: Mapping[str, Any], kind: str) -> None:
     Raises:
         ValueError: It cannot.
     """
-    if not isinstance(state.get("version"), int) or "epoch" not in state or "place" not in state:
+    if "version" not in state:
         raise ValueError("this is no state of a sampler of wids; pass what state_dict() returned")
-    if state["version"] > 1:
+    if state["version"] != 1:
         raise ValueError(f"the state has version {state['version']}, and 1 is read here; use the wids that wrote it")
+    missing = {"kind", "epoch", "place", "arguments", "data"} - set(state)
+    if missing:
+        raise ValueError(f"the state has no {min(missing)!r}; pass what state_dict() returned")
     if state["kind"] != kind:
         raise ValueError(
             f"the state is of a {state['kind']}, and this is a {kind}; use the sampler that it was taken of"

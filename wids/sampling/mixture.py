@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from wids.sampling.samplers import Order
     from wids.sampling.shuffle import Positions
 
+try:
+    from torch.utils.data import DistributedSampler as _Base
+except ImportError:
+    _Base = object  # type: ignore[assignment,misc]
+
 
 @dataclass(frozen=True, slots=True)
 class Component:
@@ -51,8 +56,10 @@ class Component:
     """What the dataset says of its weight; None when it says nothing."""
 
 
-class MixtureSampler(LaneSampler):
+class MixtureSampler(LaneSampler, _Base):  # type: ignore[type-arg]
     """Draws from the components of a dataset in fixed proportions.
+
+    It is a `torch.utils.data.DistributedSampler`, so that frameworks which shard others leave it alone.
 
     Args:
         dataset: What `wids.concat` returns, with a component for each of its datasets; else a dataset with a component
@@ -101,6 +108,26 @@ class MixtureSampler(LaneSampler):
         self.shufflefirst = shufflefirst
         self.sample_seeds = sample_seeds
         self._finder = RankFinder(rank, num_replicas)
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """This replica's number."""
+        return self._find_rank()[0]
+
+    @property
+    def num_replicas(self) -> int:  # type: ignore[override]
+        """How many replicas there are."""
+        return self._find_rank()[1]
+
+    @property
+    def num_samples(self) -> int:  # type: ignore[override]
+        """How many indices this rank yields in an epoch, as torch's `DistributedSampler` calls it."""
+        return len(self)
+
+    @property
+    def total_size(self) -> int:  # type: ignore[override]
+        """How many indices all ranks yield in an epoch, as torch's `DistributedSampler` calls it."""
+        return len(self) * self.num_replicas
 
     def _find_rank(self) -> tuple[int, int]:
         return self._finder.find()

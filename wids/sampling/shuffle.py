@@ -11,16 +11,23 @@ Source: CPython, `Lib/random.py`, `shuffle` and `_randbelow_with_getrandbits`, t
 from __future__ import annotations
 
 import random
-from typing import Any
+from array import array
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Positions = NDArray[Any]
 """`(n,) int32 or int64`, each position from 0 to `n - 1` once."""
 
 _ONE_BY_ONE = 256
 """Up to this many items, a loop is faster than arrays."""
+
+_BLOCK = 1 << 16
+"""Draws that are made together, at most."""
 
 _LARGEST = 1 << 32
 """Items beyond which a draw takes more than one word."""
@@ -65,15 +72,20 @@ class ShuffleStream:
         Raises:
             ValueError: They are more than 2**32.
         """
-        items = list(range(num_items))
-        # Lists swap twice as fast as arrays.
-        for place, other in zip(range(num_items - 1, 0, -1), self._draw(num_items, wanted=True), strict=True):
-            items[place], items[other] = items[other], items[place]
-        return np.array(items, dtype=_dtype(num_items))
+        draws = self._draw(num_items)
+        dtype = _dtype(num_items)
+        items = array(np.dtype(dtype).char, range(num_items))
+        place = num_items
+        for others in draws:
+            for other in others:
+                place -= 1
+                items[place], items[other] = items[other], items[place]
+        return np.frombuffer(items, dtype)
 
     def skip(self, num_items: int) -> None:
         """Go on as if `num_items` items had been shuffled."""
-        self._draw(num_items, wanted=False)
+        for _ in self._draw(num_items):
+            pass
 
     def below(self, bound: int) -> int:
         """Return a number from 0 to `bound - 1`, as `random.Random.randrange` draws it."""
@@ -84,23 +96,24 @@ class ShuffleStream:
             if number < bound:
                 return number
 
-    def _draw(self, num_items: int, *, wanted: bool) -> list[int]:
-        """Return what each item from the last down to the second is swapped with; something else unless `wanted`."""
+    def _draw(self, num_items: int) -> Iterator[list[int]]:
+        """Return what each item from the last down to the second is swapped with, some at a time."""
         if num_items > _LARGEST:
             raise ValueError(
                 f"{num_items} items are shuffled together; at most {_LARGEST} can be, so take smaller chunks"
             )
-        draws: list[int] = []
+        return self._draw_blocks(num_items)
+
+    def _draw_blocks(self, num_items: int) -> Iterator[list[int]]:
         high = num_items - 1
         while high >= _ONE_BY_ONE:
             # Down to `low`, draws have the same number of bits.
             bits = (high + 1).bit_length()
             low = max((1 << bits - 1) - 1, _ONE_BY_ONE)
-            taken = self._draw_block(high, high - low + 1, 32 - bits)
-            if wanted:
-                draws += taken.tolist()
+            taken = self._draw_block(high, min(high - low + 1, _BLOCK), 32 - bits)
             high -= len(taken)
-        return self._draw_singly(high, draws)
+            yield taken.tolist()
+        yield self._draw_singly(high)
 
     def _draw_block(self, high: int, count: int, shift: int) -> NDArray[np.int64]:
         """Return some of the next `count` draws, at least one; the first is at most `high`, the next at most one less."""
@@ -118,12 +131,12 @@ class ShuffleStream:
         self._next += int(places[-1]) + 1 if len(places) == count else len(numbers)
         return numbers[places]
 
-    def _draw_singly(self, high: int, draws: list[int]) -> list[int]:
+    def _draw_singly(self, high: int) -> list[int]:
+        draws = []
         while high > 0:
             shift = 32 - (high + 1).bit_length()
-            words = self._peek(2 * high).tolist()
             used = 0
-            for word in words:
+            for word in self._peek(2 * high).tolist():
                 used += 1
                 number = word >> shift
                 if number <= high:

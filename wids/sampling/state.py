@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from wids.errors import redact
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -93,6 +91,7 @@ def check_arguments(mine: Mapping[str, Any], theirs: Mapping[str, Any], adopt: I
 
 
 def _basename(shard: Any) -> str:
-    # Without the query, which may hold a signature, and without what redaction hides.
-    url = redact(str(shard["url"] if isinstance(shard, dict) else shard))
-    return url.partition("?")[0].rpartition("/")[2]
+    url = str(shard["url"] if isinstance(shard, dict) else shard)
+    if "://" in url:
+        url = url.partition("?")[0]  # a query may hold a signature, another one each time
+    return url.rpartition("/")[2]
