@@ -138,6 +138,7 @@ class IndexCache:
             return None
         path = self._path(shard)
         try:
+            self._storage.check_cache_folder()
             data = _map_file(path)
         except (OSError, ValueError):
             return None

@@ -296,3 +296,20 @@ def test_a_remote_descriptor_cannot_run_commands(
         opened.open({"url": opened.read(server.url("train.txt")).decode()})
 
     assert not os.path.lexists(tmp_path / "ran")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_nothing_is_read_from_a_default_folder_that_somebody_else_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: WebServer
+) -> None:
+    monkeypatch.delenv("WIDS_CACHE")
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
+    server.objects["a.tar"] = b"right" * 200
+    shard = {"url": server.url("a.tar")}
+    Storage().open(shard)
+    (planted,) = tmp_path.glob("wids-*/*.tar")
+    planted.write_bytes(b"wrong" * 200)
+    os.chown(tmp_path / "wids-0", 12345, 12345)
+
+    with pytest.raises(FetchError, match="somebody else"):
+        Storage().open(shard)

@@ -84,6 +84,7 @@ class DiskCache:
             FetchError: The folder cannot be written, its disk is full, or a foreign file is in the way.
             WidsError: What `fill` raises.
         """
+        self.folder.check()
         path = self._find(key)
         if path is not None:
             return path

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from wids.errors import FetchError
@@ -48,12 +49,10 @@ class CacheFolder:
             FetchError: It cannot be made, or the private one is not private.
         """
         path = Path(self.path)
-        is_private = not (self._cache_dir or os.environ.get("WIDS_CACHE"))
         try:
             # An explicit folder follows the umask, so that groups can share it.
-            path.mkdir(mode=0o700 if is_private else 0o777, parents=True, exist_ok=True)
-            if is_private:
-                _check_private(path)
+            path.mkdir(mode=0o700 if self._is_private else 0o777, parents=True, exist_ok=True)
+            self.check()
             Path(self.bookkeeping).mkdir(exist_ok=True)
         except FetchError:
             raise
@@ -61,6 +60,20 @@ class CacheFolder:
             raise FetchError(
                 f"{path}: the cache folder cannot be made or written: {error.strerror}; {CHOOSE_ANOTHER}"
             ) from error
+
+    def check(self) -> None:
+        """Check that nobody else could have put files into the private folder, where it exists.
+
+        Raises:
+            FetchError: Somebody could.
+        """
+        if self._is_private:
+            with suppress(FileNotFoundError):
+                _check_private(Path(self.path))
+
+    @property
+    def _is_private(self) -> bool:
+        return not (self._cache_dir or os.environ.get("WIDS_CACHE"))
 
     def check_room(self, label: str) -> None:
         """Check that the disk is not down to its margin.

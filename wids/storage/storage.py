@@ -62,6 +62,14 @@ class Storage:
         """Absolute path of the cache folder; it is made when something is written."""
         return self._cache.folder.path
 
+    def check_cache_folder(self) -> None:
+        """Check that the cache folder is safe to read, for those that look for something in it beside shards.
+
+        Raises:
+            FetchError: Somebody else could have put files into it.
+        """
+        self._cache.folder.check()
+
     def make_cache_folder(self) -> None:
         """Make the cache folder, for those that keep something in it beside shards.
 
