@@ -191,7 +191,7 @@ def test_a_prefix_is_part_of_the_name() -> None:
         (GNU, b"12574544345\00012574542274\0", {}, b"a.txt"),
         (GNU, b"long/folder", {}, b"long/folder/a.txt"),
         (USTAR, b"dir", {476: b"00000000000 00000000000 ", 508: b"tar\0"}, b"dir/a.txt"),
-        (USTAR, b"p" * 131, {476: b"00000000000 00000000000 ", 508: b"tar\0"}, b"p" * 131 + b"/a.txt"),
+        (USTAR, b"p" * 130, {476: b"00000000000 00000000000 ", 508: b"tar\0"}, b"p" * 130 + b"/a.txt"),
     ],
     ids=["v7 has none", "times of GNU are none", "Go before 1.8", "star", "star, up to its times"],
 )

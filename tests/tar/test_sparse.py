@@ -180,10 +180,9 @@ def gnu_sparse(*parts: tuple[int, int], size: int, stored: int = 10, more: bool 
         (gnu_sparse((50, 5), (0, 5), size=99), "its part at 0 of 5 bytes does not fit"),
         (gnu_sparse((0, 10), size=9), "its part at 0 of 10 bytes does not fit into the file of 9 bytes"),
         (gnu_sparse((0, 11), size=99), "its parts have 11 bytes, but 10 are stored"),
-        (gnu_sparse(size=99), "its parts have 0 bytes, but 10 are stored"),
         (pax((b"GNU.sparse.map", b"0,5")) + member(), "its size is not given"),
         (pax((b"GNU.sparse.name", b"s")) + member(), "its size is not given"),
-        (pax((b"GNU.sparse.size", b"99")) + member(), "its parts have 0 bytes, but 5 are stored"),
+        (pax((b"GNU.sparse.size", b"99")) + member(), "its map is missing"),
         (pax((b"GNU.sparse.size", b"99"), (b"GNU.sparse.map", b"0")) + member(), "odd number of entries"),
         (pax((b"GNU.sparse.size", b"99"), (b"GNU.sparse.map", b"0,5,")) + member(), "is no decimal number"),
         (pax((b"GNU.sparse.size", b"99"), (b"GNU.sparse.map", b"0,-5")) + member(), "is no decimal number"),
@@ -200,7 +199,7 @@ def gnu_sparse(*parts: tuple[int, int], size: int, stored: int = 10, more: bool 
         (pax_sparse_10(b""), "its map does not end before its data"),
     ],
     ids=[
-        "overlap", "descending", "beyond the size", "beyond what is stored", "no parts", "no size", "a name alone",
+        "overlap", "descending", "beyond the size", "beyond what is stored", "no size", "a name alone",
         "no map", "odd", "empty number", "negative", "size of letters", "format", "beyond 2**63", "shorter than its map",
         "map too short", "zeros in the map", "map as long as the data", "huge count", "too many parts", "letters",
         "nothing",
@@ -216,6 +215,10 @@ def test_a_map_that_goes_on_to_the_end_of_the_file_is_damage() -> None:
 
     with pytest.raises(TarFormatError, match="the file ends at byte"):
         find(gnu_sparse((0, 5), size=99, stored=0, more=True) + extension * 50)
+
+
+def test_a_sparse_file_without_parts_is_a_hole_whatever_is_stored() -> None:
+    assert places(gnu_sparse(size=99) + AFTER + END) == [(b"a.txt", 512, 99), (b"b.txt", 1536, 3)]
 
 
 def test_what_follows_a_sparse_member_is_found() -> None:

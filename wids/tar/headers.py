@@ -33,7 +33,6 @@ PAX_GLOBAL = b"g"
 
 _BASE_256 = 0x80
 _GNU_MAGIC = b"ustar  \0"
-_STAR_MAGIC = b"tar\0"
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -142,13 +141,8 @@ def join_name(block: bytes) -> bytes:
     name = cut_at_nul(block[:100])
     if block[257:262] != b"ustar" or (block[257:265] == _GNU_MAGIC and not _has_go_prefix(block)):
         return name
-    prefix = cut_at_nul(block[345:476] if is_star(block) else block[345:500])
+    prefix = cut_at_nul(block[345:500])
     return prefix + b"/" + name if prefix else name
-
-
-def is_star(block: bytes) -> bool:
-    """Tell whether star wrote a header; its prefix ends earlier than POSIX', to make room for times."""
-    return block[508:512] == _STAR_MAGIC
 
 
 def _has_go_prefix(block: bytes) -> bool:

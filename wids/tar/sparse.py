@@ -10,7 +10,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wids.tar.headers import BLOCK, SPARSE, is_star, parse_number
+from wids.tar.headers import BLOCK, SPARSE, parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ def read_sparse(
 def _read_from_headers(header: Header, block: bytes, read_block: Callable[[int], bytes]) -> tuple[array[int], int, int]:
     """Return offsets and lengths in turn, the offset of the data, and the file's size, by header and blocks after it."""
     slots, more, size = block[386:482], block[482], block[483:495]
-    if is_star(block):
+    if _is_star(block):
         # A first entry in the header is told from a longer prefix by the last digit of its offset.
         inline = not block[345] and block[366]
         slots, more, size = (block[356:452], block[355], block[452:464]) if inline else (b"", 1, block[452:464])
@@ -94,6 +94,16 @@ def _read_from_headers(header: Header, block: bytes, read_block: Callable[[int],
         more = extension[504]
         start += BLOCK
     return numbers, start, parse_number(size)
+
+
+def _is_star(block: bytes) -> bool:
+    """Tell whether star wrote a header, as GNU tar tells it: the prefix ends early, two times with blanks follow."""
+    times = block[476:488], block[488:500]
+    return (
+        block[257:263] == b"ustar\0"
+        and block[475] == 0
+        and all(time[:1].isdigit() and time[11:] == b" " for time in times)
+    )
 
 
 def _parse_entries(slots: bytes) -> list[int]:
@@ -119,7 +129,10 @@ def _read_from_pax(
         return *parse_sparse_10(read_block, start, stop), size
     if version[0] != b"0":
         raise ValueError(f"its format {b'.'.join(version).decode('ascii', 'backslashreplace')} is unknown")
-    return parse_sparse_01(records.get(b"GNU.sparse.map", b"")), start, size
+    numbers = parse_sparse_01(records.get(b"GNU.sparse.map", b""))
+    if not numbers and start < stop:
+        raise ValueError("its map is missing")
+    return numbers, start, size
 
 
 def parse_sparse_01(text: bytes) -> array[int]:
@@ -198,6 +211,6 @@ def _lay_out(numbers: array[int], start: int, stop: int, size: int) -> list[Segm
             segments.append((logical, place, length))
         reached = logical + length
         place += length
-    if place > stop or (not segments and start < stop):
+    if place > stop:
         raise ValueError(f"its parts have {place - start} bytes, but {stop - start} are stored")
     return segments
