@@ -29,6 +29,13 @@ def test_it_goes_on_as_random_shuffle_does_whether_items_are_taken_or_skipped(
         assert stream.below(size + 1) == rng.randrange(size + 1)
 
 
+@pytest.mark.parametrize("bound", [1, 2, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 10**12, 2**64 + 3])
+def test_numbers_of_any_size_are_drawn_as_random_draws_them(bound: int) -> None:
+    stream, rng = ShuffleStream(5), random.Random(5)
+
+    assert [stream.below(bound) for _ in range(50)] == [rng.randrange(bound) for _ in range(50)]
+
+
 def test_separate_shuffles_do_not_depend_on_those_before() -> None:
     taken, skipped = SeparateShuffles(5), SeparateShuffles(5)
 

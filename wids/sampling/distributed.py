@@ -103,12 +103,12 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
         self.repartition_each_epoch = repartition_each_epoch
         self.sample_seeds = sample_seeds
         self._told_chunksize = chunksize is not None
-        self.num_canonical_replicas = num_canonical_replicas
         self._told_lanes = num_canonical_replicas is not None
         if num_canonical_replicas is not None:
-            self.num_canonical_replicas = whole_number("num_canonical_replicas", num_canonical_replicas)
-            if self.num_canonical_replicas < 1:
+            num_canonical_replicas = whole_number("num_canonical_replicas", num_canonical_replicas)
+            if num_canonical_replicas < 1:
                 raise ValueError(f"num_canonical_replicas is {num_canonical_replicas}; it must be at least 1")
+        self.num_canonical_replicas = num_canonical_replicas
         self._finder = RankFinder(rank, num_replicas)
         self._warned = False
 
@@ -142,9 +142,6 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
     def _lanes(self, epoch: int | None) -> Lanes:
         start, stop = self._span(epoch)
         return Lanes(stop - start, self._num_lanes(), self.drop_last, self.even)
-
-    def _repartitions(self) -> bool:
-        return self.repartition_each_epoch
 
     def _blocks(self, walk: Walk) -> Iterator[Iterable[int]]:
         self._warn_of_lanes(walk.epoch)

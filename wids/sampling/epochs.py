@@ -163,9 +163,10 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
             ValueError: The state is of other data or arguments, or of a later version; names the difference.
         """
         check_version(state, type(self).__name__)
-        self._adopt(state, strict=strict)
         epoch = whole_number("the state's epoch", state["epoch"])
-        epoch, place = self._after(epoch, self._checked_place(state["place"]))
+        place = self._checked_place(state["place"])
+        self._adopt(state, strict=strict)
+        epoch, place = self._after(epoch, place)
         self._epochs.restore(epoch, place, is_beginning=place == self._beginning())
 
     def _position(self) -> tuple[int, Place]:

@@ -16,6 +16,7 @@ Span = tuple[int, int]
 """Indices `start` to `stop`, `stop` exclusive."""
 
 _EPOCH_STRIDE = 1289738273
+_SOME = 4096
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
@@ -59,8 +60,9 @@ def chunk_spans(order: Positions, num_samples: int, chunksize: int) -> Iterator[
         >>> list(chunk_spans(np.array([2, 0, 1]), 5, 2))
         [(4, 5), (0, 2), (2, 4)]
     """
-    for number in order.tolist():
-        yield number * chunksize, min(number * chunksize + chunksize, num_samples)
+    for first in range(0, len(order), _SOME):  # as numbers of Python, all of them would take ten times the memory
+        for number in order[first : first + _SOME].tolist():
+            yield number * chunksize, min(number * chunksize + chunksize, num_samples)
 
 
 def ring_spans(order: Positions, num_samples: int, chunksize: int, begin: int, end: int) -> Iterator[Span]:

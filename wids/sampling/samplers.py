@@ -127,7 +127,9 @@ class LaneSampler(EpochSampler):
     def _adopt(self, state: Mapping[str, Any], *, strict: bool) -> None:
         taken = check_arguments(self._arguments(), state["arguments"], self._untold())
         data = state["data"]
-        if data != self._described():
+        if data == self._described():
+            self._old_data = None
+        else:
             self._fingerprint().check(data, strict=strict)
             self._old_data = state["epoch"], dict(data)
         for name, value in taken.items():
@@ -156,7 +158,7 @@ class ChunkedSampler(LaneSampler):
         ValueError: A number is out of its range.
     """
 
-    num_canonical_replicas: int | None = 1
+    repartition_each_epoch = False
 
     def __init__(
         self,
@@ -209,12 +211,9 @@ class ChunkedSampler(LaneSampler):
             epoch,
             shuffle=self.shuffle,
             move=self.shuffle and (self.shufflefirst or epoch > 0),
-            repartition=self._repartitions(),
+            repartition=self.repartition_each_epoch,
         )
         return self._span(epoch)[0], order
-
-    def _repartitions(self) -> bool:
-        return False
 
     def _arguments(self) -> dict[str, Any]:
         return {

@@ -89,12 +89,15 @@ class ShuffleStream:
 
     def below(self, bound: int) -> int:
         """Return a number from 0 to `bound - 1`, as `random.Random.randrange` draws it."""
-        shift = 32 - bound.bit_length()
+        bits = bound.bit_length()
+        num_words = -(-bits // 32)
         while True:
-            number = int(self._peek(1)[0]) >> shift
-            self._next += 1
+            words = self._peek(num_words).tolist()
+            words[-1] >>= 32 * num_words - bits
+            self._next += num_words
+            number = sum(word << 32 * place for place, word in enumerate(words))
             if number < bound:
-                return number
+                return int(number)
 
     def _draw(self, num_items: int) -> Iterator[list[int]]:
         """Return what each item from the last down to the second is swapped with, some at a time."""
