@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -320,3 +322,18 @@ def test_ranks_of_a_real_process_group_are_found(tmp_path: Path) -> None:
 
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     assert found == [[0, [0, 1, 2, 3, 4]], [1, [5, 6, 7, 8, 9]]]
+
+
+def test_samplers_need_no_torch() -> None:
+    program = """
+import sys
+sys.modules["torch"] = None
+import wids
+sampler = wids.DistributedChunkedSampler(range(10), num_replicas=2, rank=1, shuffle=False)
+mixture = wids.MixtureSampler(wids.concat([range(2), range(2)]), weights=[1, 1], shuffle=False)
+print(list(sampler), sampler.state_dict()["epoch"], list(mixture), list(wids.BucketBatchSampler(mixture, 2)))
+"""
+
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+
+    assert done.stdout == "[5, 6, 7, 8, 9] 1 [0, 2, 1, 3] [[0, 2], [1, 3]]\n"
