@@ -31,7 +31,7 @@ from wids.tar.headers import (
 )
 from wids.tar.names import Names
 from wids.tar.runs import Run, RunFinder
-from wids.tar.sparse import is_sparse, read_sparse
+from wids.tar.sparse import MAX_PARTS, is_sparse, read_sparse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,20 +108,19 @@ class _Scan:
         self._targets: dict[bytes, tuple[int, int, int]] = {}
         self._num_target_runs = 0
         self._num_target_singles = 0
+        self._num_linked_parts = 0
 
     def run(self) -> Members:
         finder = RunFinder(self._source)
         offset = 0
-        while offset < self._size:
+        at_end = False
+        while offset < self._size and not at_end:
             run = None if self._globals else finder.find(offset)
             if run is not None:
                 self._add_run(run)
                 offset = run.stop
             else:
-                stop = self._read_member(offset)
-                if stop is None:
-                    break
-                offset = stop
+                offset, at_end = self._read_member(offset)
         return self._finish(offset)
 
     def _add_run(self, run: Run) -> None:
@@ -154,16 +153,16 @@ class _Scan:
 
     # One member, read with all care.
 
-    def _read_member(self, offset: int) -> int | None:
-        """Add the member whose headers begin at `offset`; return the offset behind it, None at the archive's end."""
+    def _read_member(self, offset: int) -> tuple[int, bool]:
+        """Add the member whose headers begin at `offset`; return the offset behind it, and whether the archive ends there."""
         pending = _Pending()
         while True:
             block = self._read_header(offset, pending)
             if block is None:
-                return None
+                return offset, True
             header = parse_header(block, offset, self._source.name)
             if not self._read_extension(header, pending):
-                return self._add_member(header, block, pending)
+                return self._add_member(header, block, pending), False
             offset = header.data_offset + padded(header.size)
 
     def _read_header(self, offset: int, pending: _Pending) -> bytes | None:
@@ -244,6 +243,9 @@ class _Scan:
             )
         if number in self._sparse:
             self._sparse[linked] = self._sparse[number]
+            self._num_linked_parts += len(self._sparse[number])
+            if self._num_linked_parts > MAX_PARTS:  # an index lists them once per link
+                raise self._damaged(f"its hard links to sparse files have more than {MAX_PARTS} parts together")
         if number in self._broken_links:
             self._broken_links[linked] = self._broken_links[number]
         self._add(name, offset, size)
@@ -278,8 +280,10 @@ class _Scan:
 
     def _payload(self, header: Header) -> bytes:
         stop = header.data_offset + header.size
-        if stop > self._size:
-            raise self._damaged(f"the file ends at byte {self._size}, inside the data of the header at {header.offset}")
+        if padded(stop) > self._size:
+            raise self._damaged(
+                f"the file ends at byte {self._size}, inside the data of the header at byte {header.offset}"
+            )
         if header.size > _MAX_EXTENSION_BYTES:
             raise self._damaged(f"the header at byte {header.offset} has {header.size} bytes of names and attributes")
         return self._bytes(header.data_offset, stop)
