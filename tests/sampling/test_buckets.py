@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
+from tests.sampling.test_ahead import Told
 from wids.sampling import BucketBatchSampler, ChunkedSampler, DistributedChunkedSampler, MixtureSampler
 from wids.sampling.seeds import SeededIndex
 
@@ -67,7 +68,7 @@ def test_ranks_have_equal_numbers_of_batches_of_one_bucket_and_see_everything(
                 assert sum(map(cost_of, batch)) <= 15
             elif drop_last:
                 assert len(batch) == limits["batch_size"]
-    places = Counter(chain.from_iterable(make(n, ranks, 0, 1).sampler.global_order(epoch)))
+    places = Counter(chain.from_iterable(block.tolist() for block in make(n, ranks, 0, 1).sampler.global_order(epoch)))
     if drop_last:
         assert together <= places
     else:
@@ -98,7 +99,7 @@ def test_stops_and_other_ranks_and_batch_sizes_lose_and_repeat_nothing(
         seen.update(chain.from_iterable(chain.from_iterable(taken)))
         repeats += 3 * (ranks - 1)
         state = json.loads(json.dumps(samplers[0].state_dict()))
-    places = Counter(chain.from_iterable(make(n, 1, 0, 1).sampler.global_order(epoch)))
+    places = Counter(chain.from_iterable(block.tolist() for block in make(n, 1, 0, 1).sampler.global_order(epoch)))
 
     assert state["epoch"] == epoch + 1 or not n
     assert seen >= places
@@ -188,6 +189,13 @@ def test_batches_of_a_mixture_and_with_seeds() -> None:
 def test_limits_that_cannot_be_kept_are_refused(args: Any, kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         list(BucketBatchSampler(ChunkedSampler(range(4)), *args, **kwargs))
+
+
+def test_looking_ahead_is_refused() -> None:
+    data = Told([5, 5])
+
+    with pytest.raises(ValueError, match="leave it at 0 under buckets"):
+        BucketBatchSampler(ChunkedSampler(data, shards_ahead=1), 2)
 
 
 def test_a_sampler_that_does_not_know_all_ranks_order_is_refused() -> None:

@@ -1,8 +1,8 @@
 """`BucketBatchSampler`: batches whose samples share a bucket, the same number of them on all ranks.
 
 Batches are formed over the global order: samples of a bucket wait until every rank can have a batch of that bucket. So every
-rank walks through the whole order, and looks up the bucket of each sample, not only of its own: about half a microsecond for
-each sample of the epoch on each rank.
+rank walks through the whole order, and looks up the bucket of each sample, not only of its own: about a microsecond for each
+sample of the epoch on each rank.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from wids.sampling.epochs import Walk
-    from wids.sampling.grouping import Batch
+    from wids.sampling.grouping import Batch, Item
 
     PerIndex = Callable[[int], Any] | Sequence[Any] | NDArray[Any]
 
@@ -71,6 +71,8 @@ class BucketBatchSampler(EpochSampler):
             raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
         if (cost is None) != (max_cost is None):
             raise ValueError("cost and max_cost belong together; give both")
+        if sampler.shards_ahead:
+            raise ValueError("shards_ahead is for samplers whose order is read as it is; leave it at 0 under buckets")
         self.sampler = sampler
         self._epochs = sampler._epochs  # noqa: SLF001  # of this package: one count of epochs for both
         self.batch_size = batch_size
@@ -78,7 +80,7 @@ class BucketBatchSampler(EpochSampler):
         self.max_cost = max_cost
         self._told_buckets = buckets
         self._told_cost = cost
-        self._looked_up: tuple[list[int], list[float] | None, str] | None = None
+        self._looked_up: tuple[NDArray[np.int64], NDArray[np.float64], str] | None = None
         self._counted: tuple[Any, int] | None = None
 
     def __len__(self) -> int:
@@ -105,17 +107,20 @@ class BucketBatchSampler(EpochSampler):
 
     def _form(self, epoch: int, history: History) -> Iterator[list[Batch]]:
         """Yield what all ranks take of an epoch after what was taken of it: each time one batch for each rank."""
-        buckets, costs, _ = self._look_up()
-        grouping = Grouping(buckets, costs)
-        order: Iterator[int] = chain.from_iterable(self.sampler.global_order(epoch))
+        grouping = Grouping()
+        order = chain.from_iterable(map(self._items, self.sampler.global_order(epoch)))
         for num_replicas, batch_size, max_cost, num_batches in history:
             taken = self._stretch(grouping, order, Limits(num_replicas, batch_size, max_cost))
             for _ in islice(taken, num_batches):
                 pass
-            order = chain(grouping.waiting(), order)
+            order = chain(self._items(np.array(grouping.waiting(), np.int64)), order)
         return self._stretch(grouping, order, self._limits_and_rank()[0])
 
-    def _stretch(self, grouping: Grouping, order: Iterator[int], limits: Limits) -> Iterator[list[Batch]]:
+    def _items(self, indices: NDArray[np.int64]) -> Iterator[Item]:
+        buckets, costs, _ = self._look_up()
+        return zip(indices.tolist(), buckets[indices].tolist(), costs[indices].tolist(), strict=True)
+
+    def _stretch(self, grouping: Grouping, order: Iterator[Item], limits: Limits) -> Iterator[list[Batch]]:
         yield from grouping.form(order, limits)
         if not self.drop_last:
             yield from grouping.rest(limits)
@@ -126,8 +131,8 @@ class BucketBatchSampler(EpochSampler):
 
     # Buckets and costs
 
-    def _look_up(self) -> tuple[list[int], list[float] | None, str]:
-        """Return the buckets as numbers, the costs, and a digest of both."""
+    def _look_up(self) -> tuple[NDArray[np.int64], NDArray[np.float64], str]:
+        """Return the buckets as numbers, the costs, 0 where they do not count, and a digest of both."""
         if self._looked_up is None:
             length = len(self.sampler.dataset)
             values = (
@@ -136,15 +141,16 @@ class BucketBatchSampler(EpochSampler):
                 else _values("buckets", self._told_buckets, length)
             )
             buckets = np.unique(values, return_inverse=True)[1].astype(np.int64)
-            costs = None if self._told_cost is None else _values("cost", self._told_cost, length).astype(np.float64)
-            if costs is not None and self.max_cost is not None:
+            costs = np.zeros(length)
+            if self._told_cost is not None and self.max_cost is not None:
+                costs = _values("cost", self._told_cost, length).astype(np.float64)
                 wrong = np.flatnonzero(~((costs >= 0) & (costs <= self.max_cost)))
                 if wrong.size:
                     raise ValueError(
                         f"index {wrong[0]} costs {costs[wrong[0]]:g}; it must be at least 0 and at most max_cost, {self.max_cost}"
                     )
-            digest = xxhash.xxh3_64_hexdigest(buckets.tobytes() + (b"" if costs is None else costs.tobytes()))
-            self._looked_up = buckets.tolist(), None if costs is None else costs.tolist(), digest
+            told = buckets.tobytes() + (b"" if self._told_cost is None else costs.tobytes())
+            self._looked_up = buckets, costs, xxhash.xxh3_64_hexdigest(told)
         return self._looked_up
 
     # State

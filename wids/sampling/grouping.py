@@ -7,9 +7,11 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 Batch = list[int]
+Item = tuple[int, int, float]
+"""An index, its bucket and its cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +29,15 @@ class Limits:
 class Grouping:
     """Forms batches. Those of one bucket wait until every rank can have one.
 
-    Args:
-        buckets: Of each index.
-        costs: Of each index; None where batches are not limited by it.
-
     Examples:
-        >>> grouping = Grouping([0, 1, 0, 0, 1, 0, 0], None)
-        >>> list(grouping.form(iter(range(7)), Limits(num_replicas=2, batch_size=2, max_cost=None)))
+        >>> grouping, limits = Grouping(), Limits(num_replicas=2, batch_size=2, max_cost=None)
+        >>> list(grouping.form(zip(range(7), [0, 1, 0, 0, 1, 0, 0], [0.0] * 7), limits))
         [[[0, 2], [3, 5]]]
-        >>> list(grouping.rest(Limits(num_replicas=2, batch_size=2, max_cost=None)))
+        >>> list(grouping.rest(limits))
         [[[1], [4]], [[6], [6]]]
     """
 
-    def __init__(self, buckets: Sequence[int], costs: Sequence[float] | None) -> None:
-        self._buckets = buckets
-        self._costs = costs
+    def __init__(self) -> None:
         self._waiting: dict[int, list[Batch]] = {}
         self._open_cost: dict[int, float] = {}
 
@@ -51,12 +47,12 @@ class Grouping:
         self._waiting, self._open_cost = {}, {}
         return samples
 
-    def form(self, indices: Iterable[int], limits: Limits) -> Iterator[list[Batch]]:
+    def form(self, items: Iterable[Item], limits: Limits) -> Iterator[list[Batch]]:
         """Yield one batch for each rank, as soon as there are so many of a bucket."""
-        for index in indices:
-            bucket = self._buckets[index]
+        for item in items:
+            bucket = item[1]
             batches = self._waiting.setdefault(bucket, [])
-            self._append(batches, bucket, index, limits)
+            self._append(batches, item, limits)
             if len(batches) > limits.num_replicas:  # the last one holds what had no room in the others
                 self._waiting[bucket] = batches[limits.num_replicas :]
                 yield batches[: limits.num_replicas]
@@ -64,8 +60,8 @@ class Grouping:
                 del self._waiting[bucket]
                 yield batches
 
-    def _append(self, batches: list[Batch], bucket: int, index: int, limits: Limits) -> None:
-        cost = 0 if self._costs is None else self._costs[index]
+    def _append(self, batches: list[Batch], item: Item, limits: Limits) -> None:
+        index, bucket, cost = item
         total = self._open_cost.get(bucket, 0) + cost
         has_room = (
             batches and len(batches[-1]) != limits.batch_size and (limits.max_cost is None or total <= limits.max_cost)

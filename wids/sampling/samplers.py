@@ -78,12 +78,12 @@ class LaneSampler(EpochSampler):
         }
         return ShardsAhead(self.dataset, self.shards_ahead, map(pieces, sorted(lanes)), share.step_after(0))
 
-    def global_order(self, epoch: int) -> Iterator[list[int]]:
+    def global_order(self, epoch: int) -> Iterator[Positions]:
         """Yield the indices of a whole epoch in the order of its places, which is that of all ranks, block by block."""
         lanes = self._lanes(epoch)
         first, order = self._open(epoch)
         for block in Share(lanes, 0, 0, 1).indices(order.read, order.read):
-            yield (block + first).tolist()
+            yield block + first
 
     def _count(self, epoch: int, start: int) -> int:
         return self._share(epoch, start).count()
