@@ -16,43 +16,40 @@ import sys
 from pathlib import Path
 from random import Random
 
-import atheris
-
-with atheris.instrument_imports(include=["wids.tar"]):
-    from tests.fuzz.corpus import read_corpus
-    from tests.fuzz.law import check_archive
-    from tests.fuzz.mutate import mutate_archive
-
 LARGEST_INPUT = 16 << 10
 
 
-def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-    """Return a changed input: by bytes, or as one who knows what a header is."""
-    random = Random(seed)
-    if random.random() < 0.5:
-        return mutate_archive(data, random)[:max_size]
-    return bytes(atheris.Mutate(data, max_size))
-
-
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Fuzz until told to stop."""
-    arguments = sys.argv
+    import atheris
+
+    # What is imported here is instrumented, so nothing of it may have been imported before.
+    with atheris.instrument_imports(include=["wids.tar"]):
+        from tests.fuzz.corpus import read_corpus
+        from tests.fuzz.law import check_archive
+        from tests.fuzz.mutate import mutate_archive
+
+    def mutate(data: bytes, max_size: int, seed: int) -> bytes:
+        """Return a changed input: by bytes, or as one who knows what a header is."""
+        random = Random(seed)
+        if random.random() < 0.5:
+            return mutate_archive(data, random)[:max_size]
+        return bytes(atheris.Mutate(data, max_size))
+
+    def check(data: bytes) -> None:
+        check_archive(data)
+
     if not any(argument.startswith("-merge") for argument in arguments):
-        folder = Path(arguments[1])
+        folder = Path(arguments[0])
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in read_corpus().items():
             (folder / name).write_bytes(content)
+    command = f"{sys.executable} {__file__}"  # with which -merge starts processes of its own
     words = Path(__file__).parent / "tar.dict"
     options = [f"-max_len={LARGEST_INPUT}", f"-dict={words}", "-timeout=10", "-rss_limit_mb=4096"]
-    command = f"{sys.executable} {__file__}"  # with which -merge starts processes of its own
-    atheris.Setup([command, *arguments[1:], *options], check_archive_as_target, custom_mutator=mutate)
+    atheris.Setup([command, *arguments, *options], check, custom_mutator=mutate)
     atheris.Fuzz()
 
 
-def check_archive_as_target(data: bytes) -> None:
-    """Check one input."""
-    check_archive(data)
-
-
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
