@@ -71,7 +71,7 @@ def parse_header(block: bytes, offset: int, file: str) -> Header:
     stored = _parse_field(block, "checksum", slice(148, 156), offset, file)
     unsigned = sum(block) - sum(block[148:156]) + 8 * ord(" ")
     # Some old writers added up signed characters; readers accept both sums.
-    if stored not in (unsigned, unsigned - 256 * _count_high_bytes(block)):
+    if stored != unsigned and stored != unsigned - 256 * _count_high_bytes(block):
         raise TarFormatError(
             f"{file}: {name_damage(block, offset)}: the header at byte {offset} has checksum {stored}, expected {unsigned}; "
             "fetch or write the shard again"
