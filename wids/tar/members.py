@@ -7,6 +7,7 @@ the same bytes through `Source.window`, so a mapped file is never read where no 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _MAX_EXTENSION_BYTES = 1 << 20
 """Of the data of one pax or long-name header, as in libarchive and Go; PATH_MAX is 4 KiB, attributes take 64."""
+_HERE = re.compile(rb"(?:\./+)+")
 _SHOWN_BYTES = 200
 """Of a name in a message."""
 
@@ -307,10 +309,9 @@ def _first_given(*names: bytes | None) -> bytes:
 
 
 def _plain_path(name: bytes) -> bytes:
-    """Return `name` as hard links are compared: without `./` in front."""
-    while name.startswith(b"./"):
-        name = name[2:].lstrip(b"/")
-    return name
+    """Return `name` as hard links are compared: without `./` in front, however often."""
+    found = _HERE.match(name)
+    return name[found.end() :] if found else name
 
 
 def _count_bytes_after(source: Source, end: int) -> int:
