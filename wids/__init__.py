@@ -34,6 +34,7 @@ _LAZY = {
     "ShardedSampler": "wids.sampling",
     "collate": "wids.decode",
     "concat": "wids.dataset.concat",
+    "create_index": "wids.tools",
     "default_decoder": "wids.decode",
 }
 
@@ -55,6 +56,7 @@ __all__ = [
     "__version__",
     "collate",
     "concat",
+    "create_index",
     "default_decoder",
 ]
 

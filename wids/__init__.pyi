@@ -16,3 +16,4 @@ from wids.sampling import DistributedChunkedSampler as DistributedChunkedSampler
 from wids.sampling import MixtureSampler as MixtureSampler
 from wids.sampling import ShardedSampler as ShardedSampler
 from wids.sampling import ShardListSampler as ShardListSampler
+from wids.tools import create_index as create_index

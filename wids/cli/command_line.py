@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from wids._version import __version__
+from wids.cli.terminal import printable
 from wids.errors import WidsError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (WidsError, OSError, LookupError, ValueError, ImportError) as error:
         message = str(error.args[0]) if isinstance(error, LookupError) and error.args else str(error)
-        print(f"widsindex: {' '.join(message.split())}", file=sys.stderr)
+        print(f"widsindex: {printable(' '.join(message.split()))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("widsindex: interrupted", file=sys.stderr)

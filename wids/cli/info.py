@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
+from wids.cli.terminal import printable
 from wids.descriptor import Descriptor, load_descriptor
 from wids.errors import redact
 from wids.storage import Storage
 
-if TYPE_CHECKING:
-    import argparse
-
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser("info", help="show what descriptors say", description="Show what descriptors say.")
+    parser = commands.add_parser(
+        "info",
+        help="show what descriptors say",
+        description="Show what descriptors say; no shard is read.",
+        epilog="examples:\n  widsindex info train.json\n  widsindex info --table train.json test.json\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("files", nargs="+", help="descriptors")
     parser.add_argument("-t", "--table", action="store_true", help="one line per descriptor, separated by tabs")
     parser.set_defaults(run=run)
@@ -24,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the descriptors."""
     storage = Storage()
     if options.table:
-        print("file", "name", "nbytes", "nsamples", "base", "last", "datasets", sep="\t")
+        _print_columns("file", "name", "nbytes", "nsamples", "base", "last", "datasets")
     for file in options.files:
         descriptor = load_descriptor(file, fetch=storage.read)
         if options.table:
@@ -37,15 +42,14 @@ def _print_row(file: str, descriptor: Descriptor) -> None:
     spec, shards = descriptor.spec, descriptor.shards
     last = redact(str(shards[-1]["url"])) if shards else None
     datasets = len(spec.get("datasets") or [])
-    print(
+    _print_columns(
         file,
         descriptor.name,
         _total(shards, "filesize"),
         _total(shards, "nsamples"),
-        spec.get("base"),
+        None if spec.get("base") is None else redact(spec["base"]),
         last,
         datasets,
-        sep="\t",
     )
 
 
@@ -56,7 +60,7 @@ def _print_whole(file: str, descriptor: Descriptor) -> None:
         "file": file,
         "name": descriptor.name or None,
         "info": spec.get("info"),
-        "base": spec.get("base"),
+        "base": None if spec.get("base") is None else redact(spec["base"]),
         "shards": len(shards),
         "samples": num_samples,
         "bytes": num_bytes,
@@ -66,10 +70,15 @@ def _print_whole(file: str, descriptor: Descriptor) -> None:
         "last shard": redact(str(shards[-1]["url"])) if shards else None,
     }
     for name, value in rows.items():
-        print(f"{name:>18}: {'-' if value is None else value}")
+        print(f"{name:>18}: {'-' if value is None else printable(str(value))}")
     for component in spec.get("datasets") or []:
-        print(f"{'dataset':>18}: {component.get('name', '-')} {component.get('source_url', '')}".rstrip())
+        source = redact(str(component.get("source_url") or ""))
+        print(f"{'dataset':>18}: {printable(str(component.get('name') or '-'))} {printable(source)}".rstrip())
     print()
+
+
+def _print_columns(*values: object) -> None:
+    print(*(printable(str(value)) for value in values), sep="\t")
 
 
 def _total(shards: list[dict[str, Any]], name: str) -> int | None:

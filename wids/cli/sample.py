@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from wids.cli.terminal import printable
+
 _WIDTH = 100
 
 
@@ -49,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
         for name, value in shown[options.index].items():
             content = value.getvalue() if hasattr(value, "getvalue") else value
             size = f"{sizes[name]:>10} B" if name in sizes else ""
-            print(f"{name:<16} {size:>12}  {_shorten(content, options.width)}")
+            print(f"{printable(name):<16} {size:>12}  {_shorten(content, options.width)}")
 
 
 def _shorten(value: object, width: int) -> str:
@@ -65,4 +67,4 @@ def _save(fields: dict[str, bytes], key: str, folder: Path) -> None:
     for field, data in fields.items():
         path = folder / f"{stem}{field.replace('/', '_')}"
         path.write_bytes(data)
-        print(path)
+        print(printable(str(path)))

@@ -7,6 +7,7 @@ damaged, is fetched once more, because something on the way may have damaged it;
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -102,3 +103,28 @@ class MemorySink:
 
     def finish(self) -> None:
         """Everything has come; nothing is left to do."""
+
+
+class DigestSink:
+    """Keeps only how many bytes an object has, and their MD5."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self.size += len(data)
+        self._md5.update(data)
+
+    def reset(self) -> None:
+        """Forget what came."""
+        self.size = 0
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
+    def finish(self) -> None:
+        """Everything has come; nothing is left to do."""
+
+    @property
+    def md5(self) -> str:
+        """Of what came, 32 hexadecimal digits."""
+        return self._md5.hexdigest()

@@ -13,7 +13,7 @@ from wids.source import Identity, MmapSource, PreadSource, Source
 from wids.storage.checks import Checker, Expected
 from wids.storage.compression import HEAD_BYTES, UnpackingSink, compression_of_name, sniff
 from wids.storage.disk_cache import DiskCache
-from wids.storage.fetch import MemorySink, fetch
+from wids.storage.fetch import DigestSink, MemorySink, fetch
 from wids.storage.folder import CacheFolder
 from wids.storage.locations import Location, LocationKind, locate
 from wids.storage.mounts import is_on_network
@@ -114,6 +114,17 @@ class Storage:
         sink = MemorySink()
         fetch(self._transport(location.kind), location, sink, Expected(), self._retry)
         return bytes(sink.data)
+
+    def measure(self, url: str) -> tuple[int, str]:
+        """Return size and MD5 of an object as it is stored, compressed or not; nothing is kept of it.
+
+        Raises:
+            FetchError: It cannot be had.
+        """
+        location = locate(url)
+        sink = DigestSink()
+        fetch(self._transport(location.kind), location, sink, Expected(), self._retry)
+        return sink.size, sink.md5
 
     def _open_cached(self, location: Location, facts: Mapping[str, Any], expected: Expected) -> Source:
         key = cache_key(

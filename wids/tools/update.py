@@ -32,7 +32,10 @@ def recount(
     for entry, shard in zip(entries, shards, strict=True):
         found = describe_shard(shard, storage)
         before = entry.get("nsamples")
-        if before != found["nsamples"]:
-            changes.append((str(entry["url"]), before, found["nsamples"]))
-        entry.update({name: value for name, value in found.items() if name == "nsamples" or name in entry})
+        if before != found.num_samples:
+            changes.append((str(entry["url"]), before, found.num_samples))
+        entry["nsamples"] = found.num_samples
+        for name, value in (("filesize", found.size), ("md5sum", found.md5)):
+            if name in entry:
+                entry[name] = value
     return changes
