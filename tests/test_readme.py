@@ -55,7 +55,7 @@ def test_the_training_script_runs_on_two_ranks(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(next(block for block in blocks if "DistributedChunkedSampler" in block))
     for command in (
         [sys.executable, "make.py"],
-        [sys.executable, "-m", "wids.cli", "create", "dataset-{000000..000001}.tar", "-o", "train.json"],
+        [sys.executable, "-m", "wids", "create", "dataset-{000000..000001}.tar", "-o", "train.json"],
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"],
     ):
         done = subprocess.run(

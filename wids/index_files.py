@@ -18,6 +18,7 @@ import logging
 import mmap
 import os
 import secrets
+import warnings
 import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -196,6 +197,17 @@ class IndexPack:
         self._by_shard = {(_basename(entry.filename), _ends(entry)): entry for entry in entries}
         self._warned = False
 
+    @property
+    def has_checksums(self) -> bool:
+        """Whether its indexes have a checksum of each member, as the first one tells.
+
+        Raises:
+            ValueError: That one is damaged.
+        """
+        for entry in self._by_name.values():
+            return decode_index(self._window(entry), _ends(entry)).checksums is not None
+        return False
+
     def find(self, url: str, source: Source) -> TarIndex | None:
         """Return the index of a shard, None when there is none that fits; the first such shard is a warning."""
         ends = digest_ends(source)
@@ -256,8 +268,10 @@ def write_pack(path: Path, url: str, entries: Iterable[tuple[str, str, bytes]]) 
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with part.open("xb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for shard_url, shard, data in entries:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive, warnings.catch_warnings():
+                # Two URLs that differ only in their queries have one name; their entries differ in what they are for.
+                warnings.filterwarnings("ignore", "Duplicate name", UserWarning)
+                for shard_url, shard, data in dict.fromkeys(entries):
                     # A fixed time: equal shards give equal packs.
                     entry = zipfile.ZipInfo(entry_name(shard_url, url))
                     entry.comment = shard.encode()

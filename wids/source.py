@@ -10,6 +10,7 @@ goes with the last memoryview, file or running read that still holds it.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ Window = tuple[memoryview, int]
 """A buffer, and the offset in the source of the buffer's first byte."""
 
 Hint = Literal["sequential", "random", "willneed"]
+
+_DIGEST_BYTES = 1 << 20
+"""Digested at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +248,18 @@ def _open_file(path: str, name: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise FetchError(f"{name}: cannot be opened: {error.strerror}; is the path right?") from error
+
+
+def digest_source(source: Source) -> str:
+    """Return the MD5 of all bytes of a source, 32 hexadecimal digits.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    digest = hashlib.md5(usedforsecurity=False)
+    size = source.identity.size
+    for start in range(0, size, _DIGEST_BYTES):
+        stop = min(start + _DIGEST_BYTES, size)
+        view, base = source.window(start, stop)
+        digest.update(view[start - base : stop - base])
+    return digest.hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import shlex
 import signal
@@ -19,8 +20,8 @@ import pytest
 
 from tests.cli.conftest import ROOT
 from tests.storage.reading import wait_until
+from tests.storage.web_server import web_server
 from tests.support import sample_members, write_descriptor, write_tar
-from wids.cli.command_line import make_parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +71,15 @@ def test_info_needs_no_shard(run: Run, folder: Path) -> None:
 
     assert status == 0
     assert "secret" not in output
+
+
+def test_no_secret_of_a_descriptors_own_url_is_shown(run: Run) -> None:
+    with web_server() as server:
+        server.objects["a.json"] = orjson.dumps({"wids_version": 1, "base": "https://me:secret@x.org", "shardlist": []})
+        url = f"{server.url('a.json')}?sig=secret"
+        outputs = [run("info", url)[1], run("info", "-t", url)[1]]
+
+    assert all("a.json?sig=***" in output and "secret" not in output for output in outputs)
 
 
 # sample
@@ -162,6 +172,74 @@ def test_recount_sets_what_the_shards_hold(descriptor: str, folder: Path, run: R
     assert run("sample", descriptor, "11", "--cat", "txt")[1] == "text of 8"
 
 
+def test_recount_follows_a_base_that_is_relative(folder: Path, run: Run) -> None:
+    Path("d/in").mkdir(parents=True)
+    write_tar(Path("d/in/a.tar"), sample_members(2))
+    write_descriptor(folder / "d/a.json", [{"url": "a.tar", "nsamples": 9}], base="in")
+
+    status, output, errors = run("update", "d/a.json", "--recount")
+
+    assert (status, output, errors) == (0, "a.tar: 9 -> 2 samples\n", "")
+
+
+@pytest.mark.parametrize("state", ["stale", "missing", "damaged"])
+@pytest.mark.parametrize("checksums", [False, True], ids=["plain", "with checksums"])
+def test_recount_makes_the_pack_fit(
+    shards: list[str], folder: Path, run: Run, state: str, checksums: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    run("create", *shards, "-o", "train.json", "--checksums" if checksums else "--index")
+    for name in shards:
+        write_tar(folder / name, sample_members(4))
+    pack = Path("train.widx")
+    if state != "stale":
+        pack.unlink()
+    if state == "damaged":
+        pack.write_bytes(b"no pack")
+
+    assert run("update", "train.json", "--recount")[0] == 0
+
+    fresh = {True: "checksums.widx", False: "index.widx"}
+    for name in fresh.values():
+        run("create", *shards, "-o", f"{name[:-5]}.json", f"--{name[:-5]}")
+    assert pack.read_bytes() == Path(fresh[checksums or state != "stale"]).read_bytes()
+    assert read("train.json")["index"] == "train.widx"
+    assert run("sample", "train.json", "11", "-c", "txt")[1] == "text of 3"
+    assert not [record for record in caplog.records if "is not used" in record.message and state == "stale"]
+
+
+def test_recount_with_nothing_changed_changes_nothing(shards: list[str], run: Run) -> None:
+    run("create", *shards, "-o", "train.json", "--checksums")
+    before = Path("train.json").read_bytes(), Path("train.widx").read_bytes()
+
+    assert run("update", "train.json", "--recount")[:2] == (0, "")
+
+    assert (Path("train.json").read_bytes(), Path("train.widx").read_bytes()) == before
+
+
+def test_a_shard_that_cannot_be_read_stops_a_recount_before_anything_changes(shards: list[str], run: Run) -> None:
+    run("create", *shards, "-o", "train.json", "--index")
+    write_tar(Path(shards[0]), sample_members(4))
+    Path(shards[2]).unlink()
+    before = Path("train.json").read_bytes(), Path("train.widx").read_bytes()
+
+    assert run("update", "train.json", "--recount")[0] == 1
+
+    assert (Path("train.json").read_bytes(), Path("train.widx").read_bytes()) == before
+    assert not Path("train.json.bak").exists()
+
+
+def test_a_pack_elsewhere_is_not_written_and_that_is_said(shards: list[str], run: Run) -> None:
+    write_descriptor(Path("a.json"), [{"url": shards[0], "nsamples": 1}], index="https://me:secret@x.org/a.widx")
+
+    status, output, _ = run("update", "a.json", "--recount")
+
+    assert status == 0
+    assert output.splitlines() == [
+        "https://***@x.org/a.widx: not written anew; make it with: widsindex create --index",
+        "shard-0000.tar: 1 -> 3 samples",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "url", "base"),
     [
@@ -194,7 +272,8 @@ def test_folders_are_moved(folder: Path, run: Run, arguments: list[str], url: st
         (["sample", "cut.tar"], "cut.tar: damaged: the file ends at byte"),
         (["update", "bad.json", "-n", "x"], "bad.json"),
         (["update", "missing.json", "-n", "x"], "missing.json"),
-        (["info", "https://me:secret@127.0.0.1:1/a.json?sig=secret"], "127.0.0.1"),
+        (["info", "http://me:secret@{address}/a.json?sig=secret"], "404"),
+        (["update", "shard-0000.tar", "-n", "x"], "is a shard and no descriptor"),
     ],
 )
 def test_an_error_is_one_line_and_status_1_under_optimisation_too(
@@ -206,7 +285,9 @@ def test_an_error_is_one_line_and_status_1_under_optimisation_too(
     before = Path(descriptor).read_bytes()
 
     # Python keeps no compiled files of torch for -O, so that importing it there takes ten seconds.
-    done = start(*arguments, options=() if arguments[0] == "sample" else ("-O",))
+    with web_server() as server:
+        arguments = [argument.format(address=server.address.removeprefix("http://")) for argument in arguments]
+        done = start(*arguments, options=() if arguments[0] == "sample" else ("-O",))
 
     assert done.returncode == 1
     assert done.stdout == b""
@@ -231,6 +312,82 @@ def test_a_reader_that_goes_away_is_no_error_to_show(shards: list[str]) -> None:
         assert done.stderr == b""
 
 
+@pytest.mark.parametrize("redirected", [">&-", "> /dev/full", "2>&-", "| true"])
+def test_output_that_cannot_be_written_is_no_traceback(descriptor: str, redirected: str) -> None:
+    for arguments in (f"info {descriptor}", "--help", f"sample {descriptor} 0 -c txt"):
+        program = f"{shlex.quote(sys.executable)} -m wids {arguments} {redirected}"
+        done = subprocess.run(
+            ["bash", "-c", program],
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "WIDS_CACHE": "cache"},
+            capture_output=True,
+            check=False,
+        )
+        errors = [line for line in done.stderr.splitlines() if not line.startswith(b"dataset size")]
+        full = redirected == "> /dev/full" and arguments != "--help"
+        assert errors == ([b"widsindex: [Errno 28] No space left on device"] if full else [])
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(folder: Path, start: Start) -> None:
+    write_descriptor(folder / "a.json", [], name="caf\u00e9")
+
+    done = start("info", "a.json", env={"PYTHONIOENCODING": "ascii"})
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"caf\xe9" in done.stdout
+
+
+def test_warnings_are_lines_that_do_nothing_to_a_terminal(shards: list[str], start: Start) -> None:
+    content = Path(shards[0]).read_bytes()
+    Path("a\x1b[2J.tar").write_bytes(content[: content.index(bytes(1024)) // 512 * 512 + 512])
+
+    done = start("create", "a\x1b[2J.tar", "-o", "a.json")
+
+    assert done.returncode == 0
+    assert done.stderr.startswith(rb"WARNING: a\x1b[2J.tar: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["one process", "all, as by Ctrl-C"])
+def test_an_interrupt_ends_all_processes_in_one_line(folder: Path, shards: list[str], group: bool) -> None:
+    os.mkfifo("wait.tar")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wids", "create", "wait.tar", *shards, "-o", "all.json", "--workers", "3"],
+        stderr=subprocess.PIPE,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        start_new_session=True,
+    )
+    with Path("wait.tar").open("wb"):  # opens when a process reads it
+        if group:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert errors == b"widsindex: interrupted\n"
+    assert sorted(path.name for path in folder.iterdir()) == [*shards, "wait.tar"]
+
+
+def test_a_process_that_is_killed_is_one_line(shards: list[str]) -> None:
+    os.mkfifo("wait.tar")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wids", "create", "wait.tar", *shards, "-o", "all.json", "--workers", "2"],
+        stderr=subprocess.PIPE,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )
+    with Path("wait.tar").open("wb"):
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                os.kill(int(child), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert errors.startswith(b"widsindex: a process that read shards was ended from outside")
+    assert errors.count(b"\n") == 1
+    assert not Path("all.json").exists()
+
+
 def test_an_interrupt_is_one_line_and_leaves_nothing(folder: Path, shards: list[str]) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "wids", "create", "-", "-o", "all.json"],
@@ -252,12 +409,12 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(folder: Path, shards: list[
 
 
 def test_all_ways_to_start_it_are_one_program(start: Start) -> None:
-    from importlib.metadata import entry_points
+    scripts = Path(sys.executable).parent
 
-    scripts = {script.name: script.value for script in entry_points(group="console_scripts")}
-
-    assert scripts.get("widsindex") == scripts.get("wids") == "wids.cli:main"
-    assert start("--help").stdout.startswith(b"usage: widsindex")
+    for program in ([str(scripts / "widsindex")], [str(scripts / "wids")], [sys.executable, "-m", "wids.cli"]):
+        done = subprocess.run([*program, "--help"], capture_output=True, check=True, env={"PYTHONPATH": str(ROOT)})
+        assert done.stdout == start("--help").stdout
+        assert done.stdout.startswith(b"usage: widsindex")
 
 
 def test_what_needs_no_sample_imports_no_torch_and_little_else(descriptor: str) -> None:
@@ -276,18 +433,35 @@ def test_what_needs_no_sample_imports_no_torch_and_little_else(descriptor: str) 
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def commands() -> list[str]:
-    return next(action for action in make_parser()._actions if action.choices).choices  # type: ignore[return-value]
+def examples(name: str) -> list[str]:
+    """Return the examples in a command's help."""
+    done = subprocess.run(
+        [sys.executable, "-m", "wids", name, "--help"], capture_output=True, check=True, env={"PYTHONPATH": str(ROOT)}
+    )
+    return re.findall(r"^  (.*widsindex .*)$", done.stdout.decode().split("examples:")[1], re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", commands())
-def test_every_command_has_examples_that_can_be_given(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        make_parser().parse_args([name, "--help"])
-    text = capsys.readouterr().out
+@pytest.mark.parametrize("name", ["create", "info", "sample", "update", "verify", "repair"])
+@pytest.mark.usefixtures("folder")
+def test_every_command_has_examples_and_they_run(name: str, run: Run) -> None:
+    Path("shards").mkdir()
+    Path("README.txt").write_text("about")
+    for number in range(100):
+        members = [(f"{number}-{n:04d}.{field}", b"1") for n in range(20) for field in ("json", "txt")]
+        write_tar(Path(f"shards/train-{number:06d}.tar"), members)
+        write_tar(Path(f"train-{number:06d}.tar"), members)
+    for split in ("train", "test"):
+        run("create", "shards/", "-o", f"{split}.json")
+    found = examples(name)
 
-    examples = re.findall(r"widsindex (.*)", text.split("examples:")[1])
-
-    assert examples
-    for example in examples:
-        assert make_parser().parse_args(shlex.split(example.partition(" > ")[0])).run
+    assert found
+    for example in found:
+        program = f'set -e -o pipefail; widsindex() {{ {shlex.quote(sys.executable)} -m wids "$@"; }}; {example}'
+        done = subprocess.run(
+            ["bash", "-c", program.replace("--cat jpg", "--cat txt")],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from tests.storage.web_server import web_server
 from tests.support import sample_members, write_tar
 from wids.errors import ShardMismatchError, WidsError
 from wids.index_files import IndexPack
@@ -104,6 +105,41 @@ def test_shards_elsewhere_are_named_by_their_whole_path(shards: list[str], folde
     assert urls("elsewhere/all.json") == [str(folder / name) for name in shards]
 
 
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [("file:{}/a.tar", "file:{}/a.tar"), ("~/work/a.tar", "a.tar"), ("./~b/c.tar", "./~b/c.tar")],
+)
+def test_a_name_means_the_same_in_the_descriptor(
+    folder: Path, run: Run, given: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("~b").mkdir()
+    write_tar(Path("a.tar"), sample_members(1))
+    write_tar(Path("~b/c.tar"), sample_members(1))
+    monkeypatch.setenv("HOME", str(folder.parent))
+
+    assert run("create", given.format(folder), "-o", "all.json")[0] == 0
+
+    assert urls("all.json") == [url.format(folder)]
+    assert run("sample", "all.json", "0", "-c", "txt")[1] == "text of 0"
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "unpacked on the way"])
+def test_a_remote_shard_is_fetched_once(
+    folder: Path, run: Run, compressed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_tar(folder / "a.tar", [("0.bin", b"x" * (5 << 20))]).read_bytes()
+    monkeypatch.setenv("WIDS_CACHE", str(folder / "cache"))
+
+    with web_server() as server:
+        server.objects["b.tar"] = stored = gzip.compress(data) if compressed else data
+        assert run("create", server.url("b.tar"), "-o", "all.json")[0] == 0
+
+    assert server.bodies["b.tar"] == 1
+    assert not list((folder / "cache").rglob("*.tar"))
+    (entry,) = read("all.json")["shardlist"]
+    assert (entry["filesize"], entry["md5sum"]) == (len(stored), hashlib.md5(stored).hexdigest())
+
+
 def test_without_a_name_it_is_what_the_shards_share(shards: list[str], run: Run) -> None:
     run("create", *shards)
 
@@ -162,7 +198,12 @@ def test_nothing_is_written_when_no_shard_can_be_read(folder: Path, run: Run) ->
     [
         (["empty/"], "holds no .tar shards"),
         (["none-*.tar"], "nothing matches"),
-        (["shard-0000.tar", "-o", "missing/all.json"], "No such file or directory"),
+        (["shard-0000.tar", "-o", "missing/all.json"], "missing/all.json: there is no folder missing"),
+        (["shard-0000.tar", "-o", "empty"], "empty: is a folder"),
+        (["shard-0000.tar", "-o", "all.widx", "--index"], "call the descriptor all.json"),
+        (["shard-0000.tar", "-n", "\udcff"], "a text in it is not UTF-8"),
+        (["shard-0000.tar", "empty/../\udcff.tar"], "\\udcff.tar: this name is not UTF-8"),
+        (["shard-0000.tar", "empty/shard-0000.tar", "-b", "/x"], "would both be shard-0000.tar under the base /x"),
         (["shard-0000.tar", "-i", "missing.txt"], "missing.txt"),
         (["shard-0000.tar", "-w", "0"], "--workers is 0"),
     ],
@@ -198,6 +239,19 @@ def test_a_pack_of_a_base_is_found_there(shards: list[str], folder: Path, run: R
 
     for name in shards:
         assert pack.find(str(folder / name), MmapSource(name)) is not None
+
+
+def test_a_shard_may_be_named_twice(shards: list[str], run: Run) -> None:
+    status, _, errors = run("create", shards[0], shards[0], "-o", "train.json", "--index")
+
+    assert (status, errors) == (0, "")
+    assert run("sample", "train.json", "4", "--cat", "txt")[1] == "text of 1"
+
+
+def test_where_a_base_wants_the_pack_is_said(shards: list[str], run: Run) -> None:
+    output = run("create", *shards, "-o", "train.json", "--index", "-b", "https://me:secret@x.org/d")[1]
+
+    assert "train.widx: readers look for it under https://***@x.org/d" in output
 
 
 def test_equal_shards_give_equal_packs(shards: list[str], run: Run) -> None:

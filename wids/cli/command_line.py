@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -22,20 +23,19 @@ examples:
   widsindex sample train.json 1900
   widsindex sample train.json 1900 --cat json
   widsindex update train.json --recount
+  widsindex verify train.json --workers 8
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    options = make_parser().parse_args(arguments)
+    _set_up_output()
     try:
-        options.run(options)
+        options = make_parser().parse_args(arguments)
+        status: int = options.run(options) or 0
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`); what is left to flush must not complain about it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return 1  # The reader of our output has gone (`| head`), and knows.
     except (WidsError, OSError, LookupError, ValueError, ImportError) as error:
         message = str(error.args[0]) if isinstance(error, LookupError) and error.args else str(error)
         print(f"widsindex: {printable(' '.join(message.split()))}", file=sys.stderr)
@@ -43,12 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("widsindex: interrupted", file=sys.stderr)
         return 130
-    return 0
+    finally:
+        _drop_what_cannot_be_written()
+    return status
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    from wids.cli import create, info, sample, update
+    from wids.cli import create, info, repair, sample, update, verify
 
     parser = argparse.ArgumentParser(
         prog="widsindex",
@@ -58,6 +60,32 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"wids {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (create, info, sample, update):
+    for command in (create, info, sample, update, verify, repair):
         command.add_parser(commands)
     return parser
+
+
+class _OneLine(logging.Formatter):
+    """Log records as single lines that do nothing to a terminal; they may quote names from shards."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def _set_up_output() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine("%(levelname)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    if sys.stdout is None:  # started with stdout closed
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names that the terminal's encoding lacks are shown as escapes.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _drop_what_cannot_be_written() -> None:
+    """Send what is left of the output nowhere when it cannot be written: Python would complain of it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

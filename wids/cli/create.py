@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from wids.cli.terminal import printable
+from wids.errors import redact
 from wids.tools import create_index
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,10 +38,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> None:
     """Write a descriptor."""
-    if options.workers < 1:
-        raise ValueError(f"--workers is {options.workers}; it must be at least 1")
+    from wids.cli.workers import workers
+
     files = [name for file in options.files for name in (_read_names() if file == "-" else [file])]
-    with _workers(options.workers) as executor:
+    with workers(options.workers) as executor:
         content = create_index(
             files,
             options.output,
@@ -59,16 +55,9 @@ def run(options: argparse.Namespace) -> None:
         )
     total = sum(entry["nsamples"] for entry in content["shardlist"])
     print(printable(f"{options.output}: {total} samples in {len(content['shardlist'])} shards"))
+    if options.base is not None and "index" in content:
+        print(printable(f"{content['index']}: readers look for it under {redact(options.base)}; put it there"))
 
 
 def _read_names() -> list[str]:
     return [line.rstrip("\n") for line in sys.stdin if line.strip()]
-
-
-def _workers(number: int) -> AbstractContextManager[Any]:
-    if number == 1:
-        return nullcontext()
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    return ProcessPoolExecutor(number, multiprocessing.get_context("spawn"))

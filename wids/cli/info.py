@@ -43,7 +43,7 @@ def _print_row(file: str, descriptor: Descriptor) -> None:
     last = redact(str(shards[-1]["url"])) if shards else None
     datasets = len(spec.get("datasets") or [])
     _print_columns(
-        file,
+        redact(file),
         descriptor.name,
         _total(shards, "filesize"),
         _total(shards, "nsamples"),
@@ -57,7 +57,7 @@ def _print_whole(file: str, descriptor: Descriptor) -> None:
     spec, shards = descriptor.spec, descriptor.shards
     num_samples, num_bytes = _total(shards, "nsamples"), _total(shards, "filesize")
     rows: dict[str, Any] = {
-        "file": file,
+        "file": redact(file),
         "name": descriptor.name or None,
         "info": spec.get("info"),
         "base": None if spec.get("base") is None else redact(spec["base"]),

@@ -8,7 +8,9 @@ from typing import Any
 
 import orjson
 
+from wids.cli.terminal import printable
 from wids.descriptor import load_descriptor
+from wids.errors import DescriptorError, redact
 from wids.storage import Storage
 from wids.tools import recount, write_json
 
@@ -38,7 +40,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     keep.add_argument("-k", "--keep", action="store_true", default=None, help="mark the shards to be kept in caches")
     keep.add_argument("-K", "--nokeep", action="store_false", dest="keep", default=None, help="take that mark away")
     parser.add_argument(
-        "--recount", action="store_true", help="set counts, sizes and checksums to what the shards have"
+        "--recount",
+        action="store_true",
+        help="set counts, sizes and checksums, and the index pack, to what the shards have",
     )
     parser.set_defaults(run=run)
 
@@ -49,7 +53,10 @@ def run(options: argparse.Namespace) -> None:
     path = Path(options.file)
     load_descriptor(path, fetch=storage.read)  # so that nothing is changed in what is no descriptor
     before = path.read_bytes()
-    content: dict[str, Any] = orjson.loads(before)
+    try:
+        content: dict[str, Any] = orjson.loads(before)
+    except ValueError as error:
+        raise DescriptorError(f"{path}: is a shard and no descriptor; make one with: widsindex create") from error
     for name in ("name", "info", "base", "keep"):
         if getattr(options, name) is not None:
             content[name] = getattr(options, name)
@@ -80,9 +87,13 @@ def _move(content: dict[str, Any], options: argparse.Namespace) -> None:
 def _recount(content: dict[str, Any], path: Path, storage: Storage) -> None:
     if "shardlist" not in content:
         raise ValueError(f"{path}: has no shardlist of its own; recount the descriptors that its datasets name")
-    own = {**content, "datasets": []}
-    shards = load_descriptor(
-        own, fetch=storage.read, base=None if "base" in content else str(path.parent.absolute())
-    ).shards
-    for url, old, new in recount(content["shardlist"], shards, storage):
-        print(f"{url}: {old} -> {new} samples")
+    base = content.get("base") or ""
+    if "://" not in base:
+        base = str(path.parent.absolute() / Path(base).expanduser())
+    own = load_descriptor({**content, "datasets": []}, fetch=storage.read, base=base)
+    pack = None if own.index is None else Path(own.index)
+    if own.index is not None and "://" in own.index:
+        print(printable(f"{redact(own.index)}: not written anew; make it with: widsindex create --index"))
+        pack = None
+    for url, old, new in recount(content["shardlist"], own.shards, storage, pack=pack):
+        print(printable(f"{redact(url)}: {old} -> {new} samples"))

@@ -13,6 +13,6 @@ mounts.py, process.py             which files are safe to map; what each process
 """
 
 from wids.storage.options import StorageOptions
-from wids.storage.storage import Storage
+from wids.storage.storage import Storage, StoredShard
 
-__all__ = ["Storage", "StorageOptions"]
+__all__ = ["Storage", "StorageOptions", "StoredShard"]

@@ -16,7 +16,7 @@ import errno
 import json
 import logging
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,8 +84,7 @@ class DiskCache:
             FetchError: The folder cannot be written, its disk is full, or a foreign file is in the way.
             WidsError: What `fill` raises.
         """
-        self.folder.check()
-        path = self._find(key)
+        path = self.find(key)
         if path is not None:
             return path
         self.folder.make()
@@ -93,12 +92,55 @@ class DiskCache:
         with self._turn(key):
             return self._find(key) or self._write(key, fill)
 
+    def find(self, key: CacheKey) -> str | None:
+        """Return the path of a cached file; None where it is not there, or is another version's.
+
+        Raises:
+            FetchError: The folder could hold what somebody else put there, or a foreign file is in the way.
+        """
+        self.folder.check()
+        return self._find(key)
+
+    def remove(self, key: CacheKey) -> None:
+        """Remove a cached file, unless it is not there.
+
+        Raises:
+            FetchError: The cache did not write it, or may not remove it.
+        """
+        path = Path(self.folder.path, key.name)
+        record = self._read_record(key)
+        try:
+            if record is not None and record.inode == path.stat().st_ino:
+                path.unlink()
+                return
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise FetchError(f"{path}: the cached shard cannot be removed: {error.strerror}") from error
+        raise FetchError(f"{path}: was not written by the cache, which leaves it alone; remove it yourself")
+
     @contextmanager
     def scratch_file(self) -> Iterator[str]:
         """Give the path of a file that does not exist yet; remove what is there afterwards."""
         self.folder.make()
         with scratch_path(Path(self.folder.bookkeeping)) as path:
             yield str(path)
+
+    @contextmanager
+    def passing_file(self, label: str, fill: Callable[[PartFile], object]) -> Iterator[str]:
+        """Give the path of a file that `fill` wrote, for a block, after which it is removed.
+
+        Raises:
+            FetchError: The folder cannot be written, or its disk is full.
+            WidsError: What `fill` raises.
+        """
+        self.folder.make()
+        self._cleaned.get()
+        with ExitStack() as stack:
+            with self._explained(label):
+                part = stack.enter_context(self._part_file("passing", label))
+                fill(part)
+            yield part.path
 
     def _clean(self) -> bool:
         """Remove leftovers, once in each process that writes."""
@@ -162,25 +204,32 @@ class DiskCache:
     def _write(self, key: CacheKey, fill: Callable[[PartFile], object]) -> str:
         path = Path(self.folder.path, key.name)
         started = time.monotonic()
+        with self._explained(key.label), self._part_file(key.id, key.label) as part:
+            fill(part)
+            status = part.status()
+            # The record comes first: a file without one would be taken for somebody else's and never removed.
+            self._write_record(key, Record(key.source, key.version, status.st_size, status.st_ino, key.label))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.publish(path)
+        _log.debug("%s: %d bytes cached in %.1f s", key.label, status.st_size, time.monotonic() - started)
+        return str(path)
+
+    def _part_file(self, stem: str, label: str) -> PartFile:
+        return PartFile(Path(self.folder.bookkeeping), stem, lambda: self.folder.check_room(label))
+
+    @contextmanager
+    def _explained(self, label: str) -> Iterator[None]:
+        """Say of an OSError of the folder what to do about it."""
         try:
-            with PartFile(Path(self.folder.bookkeeping), key.id, lambda: self.folder.check_room(key.label)) as part:
-                fill(part)
-                status = part.status()
-                # The record comes first: a file without one would be taken for somebody else's and never removed.
-                self._write_record(key, Record(key.source, key.version, status.st_size, status.st_ino, key.label))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                part.publish(path)
+            yield
         except FetchError:
             raise
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise self.folder.full(key.label) from error
+                raise self.folder.full(label) from error
             raise FetchError(
-                f"{key.label}: cannot be written to the cache folder {self.folder.path}: {error.strerror}; "
-                f"{CHOOSE_ANOTHER}"
+                f"{label}: cannot be written to the cache folder {self.folder.path}: {error.strerror}; {CHOOSE_ANOTHER}"
             ) from error
-        _log.debug("%s: %d bytes cached in %.1f s", key.label, status.st_size, time.monotonic() - started)
-        return str(path)
 
     def _read_record(self, key: CacheKey) -> Record | None:
         try:

@@ -106,23 +106,34 @@ class MemorySink:
 
 
 class DigestSink:
-    """Keeps only how many bytes an object has, and their MD5."""
+    """Passes an object on, and takes its size and MD5 on the way.
 
-    def __init__(self) -> None:
-        self.reset()
+    Args:
+        target: Takes the bytes.
+    """
+
+    def __init__(self, target: Sink) -> None:
+        self._target = target
+        self._start()
+
+    def _start(self) -> None:
+        self.size = 0
+        self._md5 = hashlib.md5(usedforsecurity=False)
 
     def write(self, data: bytes) -> None:
         """Take the next bytes."""
         self.size += len(data)
         self._md5.update(data)
+        self._target.write(data)
 
     def reset(self) -> None:
         """Forget what came."""
-        self.size = 0
-        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._target.reset()
+        self._start()
 
     def finish(self) -> None:
-        """Everything has come; nothing is left to do."""
+        """Everything has come."""
+        self._target.finish()
 
     @property
     def md5(self) -> str:

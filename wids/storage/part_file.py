@@ -58,6 +58,11 @@ class PartFile:
         with suppress(OSError):
             self._file.close()
 
+    @property
+    def path(self) -> str:
+        """Where it is while it is unfinished; what was written is there after `finish`."""
+        return str(self._path)
+
     def write(self, data: bytes) -> None:
         """Append."""
         self._unchecked_bytes += len(data)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wids.errors import FetchError
-from wids.source import Identity, MmapSource, PreadSource, Source
+from wids.source import Identity, MmapSource, PreadSource, Source, digest_source
 from wids.storage.checks import Checker, Expected
 from wids.storage.compression import HEAD_BYTES, UnpackingSink, compression_of_name, sniff
 from wids.storage.disk_cache import DiskCache
@@ -17,19 +18,31 @@ from wids.storage.fetch import DigestSink, MemorySink, fetch
 from wids.storage.folder import CacheFolder
 from wids.storage.locations import Location, LocationKind, locate
 from wids.storage.mounts import is_on_network
-from wids.storage.names import cache_key
+from wids.storage.names import CacheKey, cache_key
 from wids.storage.options import StorageOptions
 from wids.storage.process import PerProcess
 from wids.storage.retry import RetryPolicy
 from wids.storage.transport import LocalFiles, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from wids.storage.part_file import PartFile
 
 _OPEN_ATTEMPTS = 5
 """A cached file may be removed between being found and being opened; so often in a row is no accident."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredShard:
+    """A shard, and the object that it is stored as."""
+
+    source: Source
+    """The plain tar."""
+    size: int
+    """Bytes of the object, which may be compressed."""
+    md5: str | None
+    """Of the object, 32 hexadecimal digits; None where it was not asked for."""
 
 
 class Storage:
@@ -94,15 +107,56 @@ class Storage:
         """
         location = locate(shard["url"])
         expected = Expected.from_shard(shard, self.options.checksum)
-        if location.kind != "local":
-            return self._open_cached(location, shard, expected)
-        status, head = _look_at(location)
-        expected.check_size(status.st_size, location.name)
-        if self.options.cache_local or sniff(head) is not None or compression_of_name(location.path) is not None:
-            facts = {"filesize": status.st_size, "md5sum": expected.md5, "mtime_ns": status.st_mtime_ns}
-            return self._open_cached(location, facts, expected)
-        self._compare_once(location, status, expected)
+        key = self._key(location, shard, expected)
+        if key is not None:
+            return self._open_cached(location, key, expected)
+        self._compare_once(location, expected)
         return self._open_file(location.path, location.name)
+
+    def is_read_in_place(self, shard: Mapping[str, Any]) -> bool:
+        """Tell whether a shard is read where it lies, and never from the cache."""
+        location = locate(shard["url"])
+        if location.kind != "local" or self.options.cache_local:
+            return False
+        try:
+            return not _is_compressed(location, _look_at(location)[1])
+        except FetchError:
+            return True  # opening it says why
+
+    def open_cached(self, shard: Mapping[str, Any]) -> Source | None:
+        """Open the cached copy of a shard; None where there is none, or the shard is read where it lies."""
+        location = locate(shard["url"])
+        key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
+        path = None if key is None else self._cache.find(key)
+        return None if path is None else self._open_file(path, location.name)
+
+    def remove_cached(self, shard: Mapping[str, Any]) -> None:
+        """Remove the cached copy of a shard, so that it is fetched again when it is next opened.
+
+        Raises:
+            FetchError: The cache did not write that file, or may not remove it.
+        """
+        location = locate(shard["url"])
+        key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
+        if key is not None:
+            self._cache.remove(key)
+
+    def _key(self, location: Location, shard: Mapping[str, Any], expected: Expected) -> CacheKey | None:
+        """Return what a shard is called in the cache; None where it is read where it lies."""
+        facts = shard
+        if location.kind == "local":
+            status, head = _look_at(location)
+            expected.check_size(status.st_size, location.name)
+            if not self.options.cache_local and not _is_compressed(location, head):
+                return None
+            facts = {"filesize": status.st_size, "md5sum": expected.md5, "mtime_ns": status.st_mtime_ns}
+        return cache_key(
+            location,
+            facts,
+            storage_options=self.options.storage_options or {},
+            localname=self.options.localname,
+            cache_dir=self.cache_dir,
+        )
 
     def read(self, url: str) -> bytes:
         """Return the whole content of a small object, a descriptor say.
@@ -115,25 +169,33 @@ class Storage:
         fetch(self._transport(location.kind), location, sink, Expected(), self._retry)
         return bytes(sink.data)
 
-    def measure(self, url: str) -> tuple[int, str]:
-        """Return size and MD5 of an object as it is stored, compressed or not; nothing is kept of it.
+    @contextmanager
+    def inspect(self, url: str, *, digest: bool = True) -> Iterator[StoredShard]:
+        """Give a shard as it is stored now, for a block; nothing is kept of it, and no cached copy is taken for it.
+
+        Args:
+            url: Of the shard.
+            digest: Also the MD5 of the stored object.
 
         Raises:
             FetchError: It cannot be had.
+            TarFormatError: Its compressed stream is damaged.
         """
         location = locate(url)
-        sink = DigestSink()
-        fetch(self._transport(location.kind), location, sink, Expected(), self._retry)
-        return sink.size, sink.md5
+        if location.kind == "local" and not _is_compressed(location, _look_at(location)[1]):
+            source = self._open_file(location.path, location.name)
+            yield StoredShard(source, source.identity.size, digest_source(source) if digest else None)
+            return
+        sinks: list[DigestSink] = []
 
-    def _open_cached(self, location: Location, facts: Mapping[str, Any], expected: Expected) -> Source:
-        key = cache_key(
-            location,
-            facts,
-            storage_options=self.options.storage_options or {},
-            localname=self.options.localname,
-            cache_dir=self.cache_dir,
-        )
+        def fill(part: PartFile) -> None:
+            sinks.append(DigestSink(UnpackingSink(part, location.path, location.name)))
+            fetch(self._transport(location.kind), location, sinks[0], Expected(), self._retry)
+
+        with self._cache.passing_file(location.name, fill) as path:
+            yield StoredShard(self._open_file(path, location.name), sinks[0].size, sinks[0].md5)
+
+    def _open_cached(self, location: Location, key: CacheKey, expected: Expected) -> Source:
         for _ in range(_OPEN_ATTEMPTS):
             path = self._cache.obtain(key, partial(self._fetch_into, location, expected))
             try:
@@ -147,10 +209,12 @@ class Storage:
         sink = UnpackingSink(part, location.path, location.name)
         fetch(self._transport(location.kind), location, sink, expected, self._retry)
 
-    def _compare_once(self, location: Location, status: os.stat_result, expected: Expected) -> None:
+    def _compare_once(self, location: Location, expected: Expected) -> None:
         """Compare a local shard's MD5, unless this process has done so for this very file."""
-        file = (location.path, Identity.from_stat(status))
-        if expected.md5 is None or file in self._compared:
+        if expected.md5 is None:
+            return
+        file = (location.path, Identity.from_stat(_look_at(location)[0]))
+        if file in self._compared:
             return
         checker = Checker(expected, location.name)
         with LocalFiles().open(location) as body:
@@ -189,3 +253,7 @@ def _look_at(location: Location) -> tuple[os.stat_result, bytes]:
             return os.fstat(file.fileno()), file.read(HEAD_BYTES)
     except OSError as error:
         raise FetchError(f"{location.name}: cannot be opened: {error.strerror}; is the path right?") from error
+
+
+def _is_compressed(location: Location, head: bytes) -> bool:
+    return sniff(head) is not None or compression_of_name(location.path) is not None

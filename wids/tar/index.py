@@ -63,6 +63,16 @@ class TarIndex:
         """How many samples the shard has."""
         return len(self.kinds)
 
+    @property
+    def notes(self) -> list[str]:
+        """What is odd about how the archive ends, one sentence each."""
+        notes = []
+        if not self.has_end_blocks:
+            notes.append("the archive ends without its end blocks; it may have been cut between two members")
+        if self.bytes_after_end:
+            notes.append(f"{self.bytes_after_end} bytes follow the end of the archive and are not read")
+        return notes
+
 
 def build_index(source: Source) -> TarIndex:
     """Scan a shard and group its members.

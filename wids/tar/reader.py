@@ -145,12 +145,7 @@ class TarReader:
     @property
     def notes(self) -> list[str]:
         """What is odd about how the archive ends, one sentence each."""
-        notes = []
-        if not self._index.has_end_blocks:
-            notes.append("the archive ends without its end blocks; it may have been cut between two members")
-        if self._index.bytes_after_end:
-            notes.append(f"{self._index.bytes_after_end} bytes follow the end of the archive and are not read")
-        return notes
+        return self._index.notes
 
     def key(self, position: int) -> str:
         """Return the key of one sample."""

@@ -1,7 +1,9 @@
-"""What is done to shards and descriptors as a whole: indexing them, correcting descriptors."""
+"""What is done to shards and descriptors as a whole: indexing, correcting, checking and mending them."""
 
 from wids.tools.create import ShardDescription, create_index, describe_shard
 from wids.tools.files import write_json
+from wids.tools.repair import repair
 from wids.tools.update import recount
+from wids.tools.verify import verify
 
-__all__ = ["ShardDescription", "create_index", "describe_shard", "recount", "write_json"]
+__all__ = ["ShardDescription", "create_index", "describe_shard", "recount", "repair", "verify", "write_json"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +16,14 @@ from wids.errors import DescriptorError, WidsError, redact
 from wids.index_files import SUFFIX, pack_index, write_pack
 from wids.storage import Storage
 from wids.tar import add_checksums, build_index
-from wids.tools.files import write_json
+from wids.tools.files import check_place, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Executor
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class ShardDescription:
     """Bytes of the object as it is stored; of a compressed one, of the compressed file."""
     md5: str
     """Of the same bytes, 32 hexadecimal digits."""
+    notes: list[str]
+    """What is odd about how the archive ends, one sentence each."""
     packed: tuple[str, bytes] | None = None
     """What a pack holds of it, where that was asked for."""
 
@@ -57,42 +63,38 @@ def create_index(
         name: Of the dataset; None for what its shards' names share.
         base: What the URLs will be resolved against; shards are then named by the last part of theirs.
         info: A description in words.
-        index: Also write `OUTPUT.widx` beside it, the pack of the shards' indexes, and name it in the descriptor.
-        checksums: Put a checksum of each member into the pack, for `verify_members=True`.
+        index: Also write the pack of the shards' indexes beside it, named alike with `.widx`, and name it in the descriptor.
+        checksums: Put a checksum of each member into the pack, for `verify_members=True`; implies `index`.
         executor: Runs the work on the shards; None for one after the other in this thread.
         progress: Show a bar when it takes more than a moment.
         storage: Opens shards; None for one with the defaults.
 
     Raises:
-        DescriptorError: No shards were named.
+        DescriptorError: No shards were named, or the descriptor could not name them.
+        OSError: The descriptor cannot be written.
         WidsError: Shards cannot be read. The descriptor of the others was written; the message lists those left out.
     """
     storage = storage or Storage()
     path = Path(output)
+    check_place(path)
     listed = load_descriptor(shards, fetch=storage.read).shards
     if not listed:
         raise DescriptorError("no shards were named; give files, patterns or folders")
-    found, errors = _describe_all(
-        listed, partial(_try_describe, storage, index or checksums, checksums), executor, progress
-    )
+    names = _name_shards([str(shard["url"]) for shard in listed], path.parent.absolute(), base)
     content: dict[str, Any] = {"__kind__": "wids-shard-index-v1", "wids_version": 1}
     content["name"] = _default_name(str(listed[0]["url"])) if name is None else name
     content |= {key: value for key, value in (("base", base), ("info", info)) if value is not None}
+    describe = partial(_try_describe, storage, index or checksums, checksums)
+    found, errors = _describe_all(names, listed, describe, executor, progress)
     if not found:
         raise WidsError(f"{path}: not written, none of {len(listed)} shards can be read: {'; '.join(errors)}")
     if index or checksums:
         pack = path.with_suffix(SUFFIX)
-        entries = [(url, *shard.packed) for url, shard in found if shard.packed is not None]
-        write_pack(pack, str(pack.absolute()), entries)
+        # Pack and shards are named alike, from where the descriptor's names begin.
+        write_pack(pack, pack.name, [(url, *shard.packed) for url, shard in found if shard.packed is not None])
         content["index"] = pack.name
     content["shardlist"] = [
-        {
-            "url": _name_shard(url, path.parent.absolute(), base),
-            "nsamples": shard.num_samples,
-            "filesize": shard.size,
-            "md5sum": shard.md5,
-        }
-        for url, shard in found
+        {"url": url, "nsamples": shard.num_samples, "filesize": shard.size, "md5sum": shard.md5} for url, shard in found
     ]
     write_json(path, content)
     if errors:
@@ -114,29 +116,30 @@ def describe_shard(
     Raises:
         WidsError: It cannot be read.
     """
-    source = storage.open({"url": shard["url"]})
-    # What a descriptor compares is the object as it is stored, and not what it was unpacked to.
-    size, md5 = storage.measure(str(shard["url"]))
-    columns = build_index(source)
-    if checksums:
-        add_checksums(columns, source)
-    packed = pack_index(source, columns) if index else None
-    return ShardDescription(columns.num_samples, size, md5, packed)
+    with storage.inspect(str(shard["url"])) as stored:
+        columns = build_index(stored.source)
+        if checksums:
+            add_checksums(columns, stored.source)
+        packed = pack_index(stored.source, columns) if index else None
+        return ShardDescription(columns.num_samples, stored.size, str(stored.md5), columns.notes, packed)
 
 
 def _describe_all(
-    shards: Sequence[Mapping[str, Any]], describe: Any, executor: Executor | None, progress: bool
+    names: Sequence[str], shards: Sequence[Mapping[str, Any]], describe: Any, executor: Executor | None, progress: bool
 ) -> tuple[list[tuple[str, ShardDescription]], list[str]]:
-    """Return URL and description of the shards that can be read, and what is wrong with the others."""
+    """Return name and description of the shards that can be read, and what is wrong with the others."""
     results: Iterator[ShardDescription | str] = (map if executor is None else executor.map)(describe, shards)
     bar = tqdm(results, "indexing", len(shards), unit="shard", delay=1, disable=None if progress else True)
     found: list[tuple[str, ShardDescription]] = []
     errors = []
-    for shard, result in zip(shards, bar, strict=True):
+    for name, result in zip(names, bar, strict=True):
         if isinstance(result, str):
             errors.append(result)
         else:
-            found.append((str(shard["url"]), result))
+            # Said here and not where the shard is read, which may be a process whose log nobody sees.
+            for note in result.notes:
+                _log.warning("%s: %s", redact(name), note)
+            found.append((name, result))
     return found, errors
 
 
@@ -147,13 +150,44 @@ def _try_describe(storage: Storage, index: bool, checksums: bool, shard: Mapping
         return str(error)
 
 
+def _name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str]:
+    """Return what a descriptor in `folder` calls shards.
+
+    Raises:
+        DescriptorError: It cannot name them, or would name two alike.
+    """
+    named: dict[str, str] = {}
+    names = [_name_shard(url, folder, base) for url in urls]
+    for name, url in zip(names, urls, strict=True):
+        if not _is_utf8(name):
+            raise DescriptorError(f"{url}: this name is not UTF-8, and JSON cannot hold it; rename the shard")
+        if named.setdefault(name, url) != url and base is not None:
+            raise DescriptorError(
+                f"{redact(named[name])} and {redact(url)} would both be {name} under the base {redact(base)}; "
+                "rename one, or give no base"
+            )
+    return names
+
+
 def _name_shard(url: str, folder: Path, base: str | None) -> str:
-    if "://" in url or url.startswith("pipe:"):
+    if "://" in url or url.startswith(("pipe:", "file:")):
         return url
     if base is not None:
         return Path(url).name
-    path = Path(os.path.abspath(url))  # noqa: PTH100  # resolve() would follow links, which may be how shards are arranged
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+    # resolve() would follow links, which may be how shards are arranged.
+    path = Path(os.path.abspath(os.path.expanduser(url)))  # noqa: PTH100, PTH111
+    if not path.is_relative_to(folder):
+        return str(path)
+    name = str(path.relative_to(folder))
+    return f"./{name}" if name.startswith("~") else name
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _default_name(url: str) -> str:

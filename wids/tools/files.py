@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from wids.errors import DescriptorError
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a descriptor; another process never sees half of it, and two writers do not mix.
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def check_place(path: Path) -> None:
+    """Check that a descriptor could be written here, before the work for it is done.
 
     Raises:
+        DescriptorError: The folder is missing, or the path is one, or the name is one of an index pack.
+    """
+    if not path.parent.is_dir():
+        raise DescriptorError(f"{path}: there is no folder {path.parent}; make it, or name another file")
+    if path.is_dir():
+        raise DescriptorError(f"{path}: is a folder; name the file to write")
+    if path.suffix == ".widx":
+        raise DescriptorError(f"{path}: .widx is what index packs are called; call the descriptor {path.stem}.json")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a descriptor; another process never sees half of it, and two writers do not mix.
+
+    What a link points to is replaced, and not the link; permissions stay what they were.
+
+    Raises:
+        DescriptorError: It holds text that JSON cannot hold.
         OSError: It cannot be written; what was there before is untouched.
     """
-    data = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        data = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError as error:
+        raise DescriptorError(f"{path}: cannot be written, a text in it is not UTF-8; give another") from error
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
+    try:
+        with part.open("xb") as file:
             file.write(data)
             file.flush()
+            if target.exists():
+                os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
             os.fsync(file.fileno())
-            # mkstemp makes files that only their owner reads; a descriptor is for everybody the umask allows.
-            os.fchmod(file.fileno(), _mode(path))
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _mode(path: Path) -> int:
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)

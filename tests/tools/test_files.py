@@ -1,0 +1,81 @@
+"""A descriptor appears whole, where it was asked for, and for whom it was."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+
+from wids.errors import DescriptorError
+from wids.tools.files import check_place, write_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"name": "old"})
+
+    with pytest.raises(DescriptorError, match="not UTF-8"):
+        write_json(path, {"name": "\udcff"})
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        write_json(tmp_path / "folder", {})
+
+    assert orjson.loads(path.read_bytes()) == {"name": "old"}
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.json", "folder"]
+
+
+def test_permissions_are_those_of_the_umask_and_then_stay(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    before = os.umask(0o027)
+    try:
+        write_json(path, {})
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+    path.chmod(0o604)
+    write_json(path, {})
+    assert path.stat().st_mode & 0o777 == 0o604
+
+
+def test_what_a_link_points_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "a.json"
+    link.symlink_to("real/b.json")
+
+    for number in range(2):
+        write_json(link, {"n": number})
+
+        assert link.is_symlink()
+        assert orjson.loads((tmp_path / "real/b.json").read_bytes()) == {"n": number}
+
+
+def test_readers_see_whole_descriptors_while_many_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    contents = [{"n": [number] * 20000} for number in range(4)]
+    write_json(path, contents[0])
+
+    with ThreadPoolExecutor(4) as pool:
+        writing = [pool.submit(write_json, path, content) for content in contents * 5]
+        while not all(done.done() for done in writing):
+            assert orjson.loads(path.read_bytes()) in contents
+
+    assert [done.exception() for done in writing] == [None] * 20
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("none/a.json", "there is no folder"), ("folder", "is a folder"), ("a.widx", "what index packs are called")],
+)
+def test_places_where_no_descriptor_can_be_are_told_before(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "folder").mkdir()
+
+    with pytest.raises(DescriptorError, match=message):
+        check_place(tmp_path / name)

@@ -1,0 +1,64 @@
+"""Processes that read shards for a command, and end with it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import TYPE_CHECKING
+
+from wids.errors import WidsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+
+@contextmanager
+def workers(number: int) -> Iterator[Executor | None]:
+    """Run a block with an executor of so many processes; None for a single one, which is this one.
+
+    Raises:
+        ValueError: `number` is below 1.
+        WidsError: One of the processes was ended by somebody else.
+    """
+    if number < 1:
+        raise ValueError(f"--workers is {number}; it must be at least 1")
+    if number == 1:
+        yield None
+        return
+    with ProcessPoolExecutor(number, _Context(), initializer=_die_of_interrupts) as executor:
+        try:
+            yield executor
+        except BrokenExecutor as error:
+            raise WidsError(
+                "a process that read shards was ended from outside, for want of memory perhaps; give fewer --workers"
+            ) from error
+        except KeyboardInterrupt:
+            # A signal to this process alone; leaving the block would wait for what the others are at.
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+class _Process(SpawnProcess):
+    """A process to which Ctrl-C comes only when it knows what to do with it."""
+
+    def start(self) -> None:
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which the new process inherits
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+class _Context(SpawnContext):
+    Process = _Process
+
+
+def _die_of_interrupts() -> None:
+    """End at once at Ctrl-C, which the terminal sends to all processes; the first one says so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
