@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+# Where the tests run in the background the shell has SIGINT ignored, and so would the commands that they interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

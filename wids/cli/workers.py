@@ -60,5 +60,6 @@ class _Context(SpawnContext):
 
 def _die_of_interrupts() -> None:
     """End at once at Ctrl-C, which the terminal sends to all processes; the first one says so."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # as it is in the background of a shell
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
