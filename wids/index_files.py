@@ -28,6 +28,7 @@ import orjson
 from xxhash import xxh3_128_hexdigest
 
 from wids.errors import redact
+from wids.storage import ReadAhead
 from wids.tar import MemberFile, build_index, decode_index, digest_ends, digest_headers, encode_index
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _ALIGNMENT = 64
 _PADDING_FIELD = 0xD935
 """Id of the extra field that Android's zipalign pads with, which readers skip."""
 _LOCAL_HEADER = 30
+_DIRECTORY_BYTES = 256 << 10
+"""Of a remote pack, read at once: the directory of some 1,500 shards."""
 _MAX_CACHED_BYTES = 1 << 30
 """Of all indexes in a cache folder; they are made anew in less time than it takes to download a shard."""
 _KEPT_SHARE = 0.8
@@ -84,8 +87,16 @@ class IndexFiles:
         packed = pack.find(str(shard["url"]), source) if pack is not None else None
         if packed is not None:
             return packed
-        cached = self._cache.find(source)
-        return self._cache.keep(source, build_index(source)) if cached is None else cached
+        return self._cache.find(source) or self.rebuild(source)
+
+    def rebuild(self, source: Source) -> TarIndex:
+        """Return a shard's index, made from its headers and kept.
+
+        Raises:
+            TarFormatError: It is damaged, or no tar.
+            OSError: It cannot be read.
+        """
+        return self._cache.keep(source, build_index(ReadAhead(source) if source.is_remote else source))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -191,6 +202,8 @@ class IndexPack:
         self._source = source
         self._url = url
         size = source.identity.size
+        if source.is_remote:  # the directory is at the end: one request for it, and none for its parts
+            source.window(max(0, size - _DIRECTORY_BYTES), size)
         with MemberFile(source, [(0, 0, size)], size) as file, zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
         self._by_name = {entry.filename: entry for entry in entries}
@@ -210,8 +223,11 @@ class IndexPack:
 
     def find(self, url: str, source: Source) -> TarIndex | None:
         """Return the index of a shard, None when there is none that fits; the first such shard is a warning."""
-        ends = digest_ends(source)
         entry = self._by_name.get(entry_name(url, self._url))
+        if source.is_remote and entry is not None and _size(entry) == source.identity.size:
+            ends = _ends(entry)  # no request for them: headers are compared when samples are read
+        else:
+            ends = digest_ends(source)
         if entry is None or _ends(entry) != ends:
             # Shards that were moved without their pack, or the other way round, are found by what they are.
             entry = self._by_shard.get((_basename(url), ends))
@@ -222,8 +238,7 @@ class IndexPack:
             except ValueError as error:
                 reason = str(error)
             else:
-                # One request each where the shard is remote; there, headers are compared when samples are read.
-                if source.identity.etag is not None or _headers(entry) == digest_headers(source, index):
+                if source.is_remote or _headers(entry) == digest_headers(source, index):
                     return index
         _log.log(
             logging.DEBUG if self._warned else logging.WARNING,
@@ -238,6 +253,8 @@ class IndexPack:
     def _window(self, entry: zipfile.ZipInfo) -> memoryview:
         if entry.compress_type != zipfile.ZIP_STORED:
             raise ValueError("its entry is compressed")
+        if self._source.is_remote:  # one request for all of it
+            self._source.window(entry.header_offset, entry.header_offset + _most_bytes(entry))
         header = self._bytes(entry.header_offset, entry.header_offset + _LOCAL_HEADER)
         skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         start = entry.header_offset + _LOCAL_HEADER + skipped
@@ -298,6 +315,17 @@ def entry_name(url: str, pack_url: str) -> str:
 
 def _ends(entry: zipfile.ZipInfo) -> str:
     return entry.comment.decode("ascii", "replace").rpartition(" ")[0]
+
+
+def _size(entry: zipfile.ZipInfo) -> int:
+    """Return how many bytes the shard of an entry has; -1 where it does not say."""
+    size = _ends(entry).partition(" ")[0]
+    return int(size) if size.isdecimal() else -1
+
+
+def _most_bytes(entry: zipfile.ZipInfo) -> int:
+    """Return a bound of what an entry takes, its local header with the padding included."""
+    return _LOCAL_HEADER + len(entry.filename.encode()) + len(entry.extra) + 2 * _ALIGNMENT + entry.file_size
 
 
 def _headers(entry: zipfile.ZipInfo) -> str:

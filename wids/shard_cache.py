@@ -11,20 +11,25 @@ import logging
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tqdm import tqdm
 
-from wids.errors import ShardMismatchError, redact
+from wids.errors import ShardMismatchError, WidsError, redact
 from wids.index_files import IndexFiles
+from wids.storage import RangeSource
 from wids.tar import TarReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from wids.storage import Storage
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _MOST_OPEN_SHARDS = 8192
 """Well under the number of maps that Linux allows a process, 65,530."""
@@ -72,6 +77,7 @@ class ShardCache:
         self._last_used: dict[int, int] = {}
         self._locks: dict[tuple[int, int], threading.Lock] = {}
         self._warned: set[int] = set()
+        self._holds: set[object] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -105,6 +111,11 @@ class ShardCache:
     def __contains__(self, shard: int) -> bool:
         return shard in self._readers
 
+    @property
+    def reads_ranges(self) -> bool:
+        """Whether remote shards may be read by ranges."""
+        return self.storage.options.access != "download"
+
     def close(self) -> None:
         """Let go of all shards; what views, files and running reads still hold goes with them."""
         for shard in list(self._readers):
@@ -129,6 +140,7 @@ class ShardCache:
             reader = self._readers.get(shard)
             if reader is None:
                 self.misses += 1
+                self._drop_removed()
                 reader = self._open(shard)
                 self._last_used[shard] = self.accesses
                 self._readers[shard] = reader
@@ -138,9 +150,69 @@ class ShardCache:
     def _open(self, shard: int) -> TarReader:
         description = self.shards[shard]
         source = self.storage.open(description)
+        if isinstance(source, RangeSource):
+            source.on_use(partial(self._drop_worn, shard))
         reader = TarReader(source, self._indexes.obtain(source, description), verify=self.verify_members)
         self._compare(shard, description, reader)
         return reader
+
+    def reindex(self, shard: int) -> None:
+        """Make the index of a remote shard anew, from its headers: the one that came with it is not the shard's.
+
+        Raises:
+            TarFormatError: The shard is damaged, or no tar.
+            ShardMismatchError: It has fewer samples than its descriptor says.
+        """
+        description = self.shards[shard]
+        source = self.get(shard).source
+        logger.warning(
+            "%s: its index is not the shard's, and is made anew; write the pack again with: widsindex create --index",
+            redact(str(description["url"])),
+        )
+        reader = TarReader(source, self._indexes.rebuild(source), verify=self.verify_members, compare=False)
+        self._compare(shard, description, reader)
+        self._readers[shard] = reader
+
+    @contextmanager
+    def read_together(self, places: Iterable[tuple[int, int]], fields: Container[str] | None) -> Iterator[None]:
+        """Have at hand what samples need that are read by ranges, for a block; many requests run at the same time.
+
+        What fails here is raised when the sample is read.
+
+        Args:
+            places: `(shard, position)` of each.
+            fields: The only ones that will be read; None for all.
+        """
+        wanted: dict[int, list[int]] = {}
+        for shard, position in places:
+            wanted.setdefault(shard, []).append(position)
+        hold = object()
+        self._holds.add(hold)
+        try:
+            with self.storage.holding():
+                pool = self.storage.pool
+                readers = pool.map(lambda shard: _unless_fails(partial(self.get, shard)), wanted)
+                requests = [
+                    (reader.source, span)
+                    for reader, positions in zip(readers, wanted.values(), strict=True)
+                    if reader is not None and isinstance(reader.source, RangeSource)
+                    for span in reader.source.joined(
+                        [
+                            span
+                            for position in positions
+                            for span in _unless_fails(partial(reader.spans, position, fields)) or ()
+                        ]
+                    )
+                ]
+                list(pool.map(lambda request: _unless_fails(partial(request[0].window, *request[1])), requests))
+                yield
+        finally:
+            self._holds.discard(hold)
+            self._evict(None)
+
+    def _drop_worn(self, shard: int, source: RangeSource) -> None:
+        if self.storage.wears_out(self.shards[shard], source):
+            self._drop(shard)
 
     def _compare(self, shard: int, description: Mapping[str, Any], reader: TarReader) -> None:
         expected = description.get("nsamples")
@@ -160,12 +232,23 @@ class ShardCache:
         for note in reader.notes:
             logger.warning("%s: %s", name, note)
 
-    def _evict(self, newest: int) -> None:
-        while len(self._readers) > self.lru_size:
+    def _evict(self, newest: int | None) -> None:
+        while not self._holds and (len(self._readers) > self.lru_size or self._holds_too_many_bytes()):
             candidates = [shard for shard in list(self._readers) if shard != newest]
             if not candidates:
                 return
             self._drop(min(candidates, key=lambda shard: self._last_used.get(shard, -1)))
+
+    def _holds_too_many_bytes(self) -> bool:
+        """Tell whether open shards keep more of the disk cache from being freed than they should."""
+        most = self.storage.most_open_bytes
+        return most is not None and sum(reader.source.cached_bytes for reader in list(self._readers.values())) > most
+
+    def _drop_removed(self) -> None:
+        """Let go of shards that the disk cache has removed, so that their space comes back."""
+        for shard, reader in list(self._readers.items()):
+            if reader.source.is_removed():
+                self._drop(shard)
 
     def _drop(self, shard: int) -> None:
         # pop gives the reader to one thread only, so each is dropped exactly once.
@@ -173,3 +256,12 @@ class ShardCache:
         self._last_used.pop(shard, None)
         if reader is not None:
             reader.source.release()
+
+
+def _unless_fails(do: Callable[[], T]) -> T | None:
+    """Return what a function returns, None where it fails: whoever needs it will do the same and see why."""
+    try:
+        return do()
+    except (WidsError, OSError) as error:
+        logger.debug("not read ahead: %s", error)
+        return None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -28,6 +29,10 @@ Window = tuple[memoryview, int]
 """A buffer, and the offset in the source of the buffer's first byte."""
 
 Hint = Literal["sequential", "random", "willneed"]
+
+_NEAR_BYTES = 16 << 10
+_LARGEST_JOINED_BYTES = 8 << 20
+"""Spans of a file that is read in place share a system call when at most so many bytes lie between them."""
 
 _DIGEST_BYTES = 1 << 20
 """Digested at once."""
@@ -61,6 +66,17 @@ class Source(Protocol):
     """For messages, secrets redacted."""
     identity: Identity
     """Of the object that was opened."""
+    is_remote: bool
+    """Whether each window may be a request to another machine."""
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of the disk cache that it keeps from being freed; 0 for all that does not lie there."""
+        ...
+
+    def is_removed(self) -> bool:
+        """Tell whether it keeps bytes of the disk cache that were removed there."""
+        ...
 
     def window(self, start: int, stop: int) -> Window:
         """Return a buffer that holds `[start, stop)`, and the offset of its first byte.
@@ -88,7 +104,41 @@ class Source(Protocol):
         ...
 
 
-class MmapSource:
+class _FileSource:
+    """What the two ways to read a file have in common.
+
+    Args:
+        path: Of the file.
+        name: For messages; None for `path`.
+        cached: It lies in the disk cache, which may remove it meanwhile.
+    """
+
+    __slots__ = ("_cached", "identity", "name", "path")
+
+    is_remote = False
+
+    def __init__(self, path: str, name: str | None, *, cached: bool) -> None:
+        self.path = path
+        self.name = name or path
+        self.identity = Identity(0)
+        self._cached = cached
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of the disk cache that it keeps from being freed."""
+        return self.identity.size if self._cached else 0
+
+    def is_removed(self) -> bool:
+        """Tell whether it lay in the disk cache and is gone or replaced there."""
+        if not self._cached:
+            return False
+        try:
+            return os.stat(self.path).st_ino != self.identity.inode  # noqa: PTH116 - a plain string, as open() takes it
+        except OSError:
+            return True
+
+
+class MmapSource(_FileSource):
     """A local file, mapped: pages are read when touched and shared by all processes of the machine.
 
     A file that is replaced (renamed over) stays as it was opened. One that is truncated in place while mapped kills
@@ -97,16 +147,16 @@ class MmapSource:
     Args:
         path: Of the file.
         name: For messages; None for `path`.
+        cached: It lies in the disk cache, which may remove it meanwhile.
 
     Raises:
         FetchError: The file cannot be opened.
     """
 
-    __slots__ = ("_map", "buffer", "identity", "name", "path")
+    __slots__ = ("_map", "buffer")
 
-    def __init__(self, path: str, name: str | None = None) -> None:
-        self.path = path
-        self.name = name or path
+    def __init__(self, path: str, name: str | None = None, *, cached: bool = False) -> None:
+        super().__init__(path, name, cached=cached)
         descriptor = _open_file(path, self.name)
         try:
             self.identity = Identity.from_stat(os.fstat(descriptor))
@@ -141,23 +191,23 @@ class MmapSource:
         """Do nothing: the map goes with the last reference to this source or a view of it."""
 
 
-class PreadSource:
+class PreadSource(_FileSource):
     """A local file read in place: for file systems where a mapped file that shrinks would kill the process.
 
     Args:
         path: Of the file.
         name: For messages; None for `path`.
+        cached: It lies in the disk cache, which may remove it meanwhile.
 
     Raises:
         FetchError: The file cannot be opened.
     """
 
-    __slots__ = ("_descriptor", "identity", "name", "path")
+    __slots__ = ("_descriptor",)
 
-    def __init__(self, path: str, name: str | None = None) -> None:
+    def __init__(self, path: str, name: str | None = None, *, cached: bool = False) -> None:
         self._descriptor: int | None = None
-        self.path = path
-        self.name = name or path
+        super().__init__(path, name, cached=cached)
         self._descriptor = _open_file(path, self.name)
         self.identity = Identity.from_stat(os.fstat(self._descriptor))
 
@@ -190,8 +240,9 @@ class PreadSource:
         return self._descriptor
 
     def windows(self, spans: Sequence[Span]) -> list[Window]:
-        """Read each span."""
-        return [self.window(start, stop) for start, stop in spans]
+        """Read the spans, near ones together."""
+        joined = join_spans(spans, _NEAR_BYTES, _LARGEST_JOINED_BYTES)
+        return match_windows(spans, joined, [self.window(start, stop) for start, stop in joined])
 
     def advise(self, spans: Sequence[Span], hint: Hint) -> None:
         """Pass `hint` to posix_fadvise, where the system has it."""
@@ -223,10 +274,17 @@ class BufferSource:
 
     __slots__ = ("buffer", "identity", "name")
 
+    cached_bytes = 0
+    is_remote = False
+
     def __init__(self, data: bytes, name: str) -> None:
         self.name = name
         self.buffer = memoryview(data)
         self.identity = Identity(len(data))
+
+    def is_removed(self) -> bool:
+        """Return False."""
+        return False
 
     def window(self, start: int, stop: int) -> Window:
         """Return the whole buffer."""
@@ -263,3 +321,37 @@ def digest_source(source: Source) -> str:
         view, base = source.window(start, stop)
         digest.update(view[start - base : stop - base])
     return digest.hexdigest()
+
+
+def join_spans(spans: Sequence[Span], near: int, largest: int) -> list[Span]:
+    """Return ranges, ascending, that hold all of `spans`, joined where at most `near` bytes lie between two.
+
+    Args:
+        spans: In any order; they may overlap.
+        near: Bytes.
+        largest: Bytes of a joined range, except where a single span is larger.
+
+    Returns:
+        Spans, of which none is inside another.
+
+    Examples:
+        >>> join_spans([(900, 1000), (0, 10), (15, 20)], 8, 100)
+        [(0, 20), (900, 1000)]
+    """
+    joined: list[Span] = []
+    for start, stop in sorted(spans):
+        if joined:
+            first, last = joined[-1]
+            if stop <= last:
+                continue
+            if start - last <= near and stop - first <= largest:
+                joined[-1] = (first, stop)
+                continue
+        joined.append((start, stop))
+    return joined
+
+
+def match_windows(spans: Sequence[Span], joined: Sequence[Span], windows: Sequence[Window]) -> list[Window]:
+    """Return for each span the window of the joined span that it is in."""
+    starts = [start for start, _ in joined]
+    return [windows[bisect_right(starts, start) - 1] for start, _ in spans]

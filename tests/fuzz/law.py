@@ -11,7 +11,9 @@ from wids.tar import Members, TarReader, group_members, reader, runs, scan_membe
 from wids.tar.reader import read_member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from wids.source import Span
 
 MOST_SPARSE_BYTES = 1 << 20
 """Of a sparse file that is read whole here; a few bytes can describe one that takes seconds."""
@@ -23,6 +25,10 @@ class SlicedSource(BufferSource):
     def window(self, start: int, stop: int) -> Window:
         """Return the bytes `[start, stop)`."""
         return self.buffer[start:stop], start
+
+    def windows(self, spans: Sequence[Span]) -> list[Window]:
+        """Return one window per span."""
+        return [self.window(start, stop) for start, stop in spans]
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from wids.descriptor import ShardOffsets, load_descriptor
 from wids.errors import DecodeError, ShardMismatchError, TarFormatError, redact
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
+from wids.tar import StaleIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,9 @@ except ImportError:
     _Base = object  # type: ignore[assignment,misc]
 
 logger = logging.getLogger(__name__)
+
+_READ_TOGETHER = 64
+"""Samples that an iteration over remote shards asks for at once."""
 
 Transform = "Callable[[Any], Any]"
 
@@ -53,8 +57,15 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         fields: The only fields to read, as `"jpg"` or `".jpg"`; None for all.
         on_error: `"raise"`; `"replace"` takes the next readable sample of the shard for one that is damaged; a callable
             `(error, index)` gives the sample to take.
+        access: `"download"`: a remote shard comes whole into the disk cache when it is first read; `"range"`: only the
+            bytes that are asked for, which are not kept; `"auto"`: those, until half of a shard was read so in a process,
+            and the whole shard from then on.
         cache_dir: Folder of the disk cache; None for `$WIDS_CACHE`, else a folder of the user's own in the node's
             temporary folder. Made when something is written.
+        cache_size: Most bytes of shards in the cache folder, or `"200GB"`; None for `$WIDS_CACHE_SIZE`, else half of what
+            its disk has free. What exceeds it for a moment: a shard per process that fetches, and one per process that
+            reads.
+        keep: Remove nothing from the cache folder.
         cache_local: Copy local shards into the cache too, instead of opening them where they lie.
         checksum: What a shard is compared with in the descriptor: `"none"`, `"size"`, `"md5"`.
         verify_members: Compare each member on every read with the checksum that the descriptor's index has of it;
@@ -82,7 +93,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         transformations: Any = "PIL",
         fields: Iterable[str] | None = None,
         on_error: Literal["raise", "replace"] | Callable[[Exception, int], Any] = "raise",
+        access: Literal["download", "range", "auto"] = "download",
         cache_dir: str | None = None,
+        cache_size: float | str | None = None,
+        keep: bool = False,
         cache_local: bool = False,
         checksum: Literal["none", "size", "md5"] = "size",
         verify_members: bool = False,
@@ -98,7 +112,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     ) -> None:
         storage = Storage(
             StorageOptions(
+                access=access,
                 cache_dir=None if cache_dir is None else str(cache_dir),
+                cache_size=cache_size,
+                keep=keep,
                 cache_local=cache_local,
                 checksum=checksum,
                 io=io,
@@ -179,6 +196,9 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         sample: Any = Sample()
         try:
             reader.read_into(sample, position, BytesIO, self._filter)
+        except StaleIndexError:
+            self._cache.reindex(shard)
+            return ShardListDataset.__getitem__(self, index)
         except (TarFormatError, ShardMismatchError) as error:
             return self._replace(error, shard, position, reader, index)
         sample["__key__"] = reader.key(position)
@@ -197,14 +217,24 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         return sample
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Return the samples of a batch, in the order of `indices`; torch's DataLoader calls this."""
-        return [self[index] for index in indices]
+        """Return the samples of a batch, in the order of `indices`; torch's DataLoader calls this.
+
+        What is read by ranges is asked for at once, near samples together.
+        """
+        if not self._cache.reads_ranges:
+            return [self[index] for index in indices]
+        with self._cache.read_together([self._find(index) for index in indices], self._filter):
+            return [self[index] for index in indices]
 
     def __iter__(self) -> Iterator[Any]:
         """Yield every sample in order; an error is raised, never taken for the end."""
         # A generator turns a StopIteration out of user code into an error; map() would take it for the end.
-        for index in range(len(self)):
-            yield self[index]
+        if not self._cache.reads_ranges:
+            for index in range(len(self)):
+                yield self[index]
+            return
+        for first in range(0, len(self), _READ_TOGETHER):
+            yield from self.__getitems__(range(first, min(first + _READ_TOGETHER, len(self))))
 
     def read(self, index: int, fields: Iterable[str] | None = None) -> dict[str, bytes]:
         """Return `{field: bytes}` of one sample, undecoded.
@@ -233,7 +263,11 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """
         shard, position = self._find(index)
         reader = self._cache.get(shard)
-        return reader.open(position, _find_field(field, reader, position))
+        try:
+            return reader.open(position, _find_field(field, reader, position))
+        except StaleIndexError:
+            self._cache.reindex(shard)
+            return self._cache.get(shard).open(position, field)
 
     def locate(self, index: int) -> dict[str, MemberLocation]:
         """Return `{field: MemberLocation(url, offset, size)}` of one sample; nothing but the index is read.
@@ -289,7 +323,11 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             names = [_find_field(name, reader, position) for name in fields]
             wanted = FieldFilter(names) & self._filter
         sample = Sample()
-        reader.read_into(sample, position, make, wanted)
+        try:
+            reader.read_into(sample, position, make, wanted)
+        except StaleIndexError:
+            self._cache.reindex(shard)
+            self._cache.get(shard).read_into(sample, position, make, wanted)
         return sample
 
     # Damaged samples

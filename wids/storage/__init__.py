@@ -4,7 +4,8 @@ storage.py                        Storage: a shard's URL to a Source
 options.py                        StorageOptions
 locations.py, names.py            what a URL means; what its cached file is called (text only)
 disk_cache.py, part_file.py,      whole files under their final names, one fetch per machine
-folder.py
+folder.py, space.py               where, how much, and what goes first
+ranges.py                         objects read by byte ranges
 fetch.py, retry.py, checks.py,    one object from its transport into a sink, tried again, compared, unpacked
 compression.py
 transport.py, web.py, stores.py,  where bytes come from: files, http(s), fsspec, commands
@@ -13,6 +14,16 @@ mounts.py, process.py             which files are safe to map; what each process
 """
 
 from wids.storage.options import StorageOptions
+from wids.storage.ranges import RangeSource, ReadAhead
+from wids.storage.space import CachedShard, CacheSpace
 from wids.storage.storage import Storage, StoredShard
 
-__all__ = ["Storage", "StorageOptions", "StoredShard"]
+__all__ = [
+    "CacheSpace",
+    "CachedShard",
+    "RangeSource",
+    "ReadAhead",
+    "Storage",
+    "StorageOptions",
+    "StoredShard",
+]

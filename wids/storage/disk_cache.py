@@ -4,6 +4,7 @@
     FOLDER/.wids/ID.lock             held while that shard is fetched; stays
     FOLDER/.wids/ID.json             the record: what the cache wrote under that name
     FOLDER/.wids/ID-RANDOM.part      unfinished, locked by the process that writes it; removed when that one is dead
+    …                                space.py: how often shards were opened, and what is needed next
 
 A private temporary file, fsync, rename: that alone makes the cache correct. The locks only keep a machine from fetching
 twice, so where none can be had (a file system without them, a folder that is somebody else's) it goes on without.
@@ -17,14 +18,15 @@ import json
 import logging
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from wids.errors import FetchError
 from wids.storage.folder import CHOOSE_ANOTHER, CacheFolder
 from wids.storage.part_file import PartFile, remove_leftovers, scratch_path
 from wids.storage.process import PerProcess
+from wids.storage.space import CacheSpace, Record, read_record
 
 if TYPE_CHECKING:
     import os
@@ -34,30 +36,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _POLL_S = 1.0
 """A waiter looks this often whether the other process gets on."""
 _PATIENCE_S = 300.0
 """A waiter that saw nothing grow for so long fetches the shard itself: the other process hangs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What the cache wrote under one name."""
-
-    source: str
-    """`CacheKey.source`."""
-    version: str
-    """`CacheKey.version`."""
-    size: int
-    """Bytes of the file."""
-    inode: int
-    """Of the file; another one was put there by somebody else."""
-    label: str
-    """`CacheKey.label`, for people."""
-
-    def describes(self, status: os.stat_result) -> bool:
-        """Return whether the file with this status is the one that was written."""
-        return (self.size, self.inode) == (status.st_size, status.st_ino)
 
 
 class DiskCache:
@@ -67,18 +51,21 @@ class DiskCache:
 
     Args:
         folder: Where; made when something is written.
+        space: How much of it there may be; None for the default.
     """
 
-    def __init__(self, folder: CacheFolder) -> None:
+    def __init__(self, folder: CacheFolder, space: CacheSpace | None = None) -> None:
         self.folder = folder
+        self.space = space or CacheSpace(folder)
         self._cleaned = PerProcess(self._clean)
 
-    def obtain(self, key: CacheKey, fill: Callable[[PartFile], object]) -> str:
-        """Return the path of a cached file; have it written first where it is not there.
+    def obtain(self, key: CacheKey, fill: Callable[[PartFile], object], use: Callable[[str], T]) -> T:
+        """Return what `use` makes of a cached file's path; have the file written first where it is not there.
 
         Args:
             key: Of the file.
             fill: Writes the whole, verified content, or raises; called by one process at a time.
+            use: Opens the file; where it was written just now, before another process can remove it again.
 
         Raises:
             FetchError: The folder cannot be written, its disk is full, or a foreign file is in the way.
@@ -86,11 +73,12 @@ class DiskCache:
         """
         path = self.find(key)
         if path is not None:
-            return path
+            return use(path)
         self.folder.make()
         self._cleaned.get()
         with self._turn(key):
-            return self._find(key) or self._write(key, fill)
+            path = self._find(key)
+            return self._write(key, fill, use) if path is None else use(path)
 
     def find(self, key: CacheKey) -> str | None:
         """Return the path of a cached file; None where it is not there, or is another version's.
@@ -100,6 +88,10 @@ class DiskCache:
         """
         self.folder.check()
         return self._find(key)
+
+    def note_use(self, key: CacheKey) -> None:
+        """Count that a cached file was opened."""
+        self.space.note_use(key.id)
 
     def remove(self, key: CacheKey) -> None:
         """Remove a cached file, unless it is not there.
@@ -201,21 +193,36 @@ class DiskCache:
             if lock.is_locked:
                 lock.release()
 
-    def _write(self, key: CacheKey, fill: Callable[[PartFile], object]) -> str:
+    def _write(self, key: CacheKey, fill: Callable[[PartFile], object], use: Callable[[str], T]) -> T:
         path = Path(self.folder.path, key.name)
         started = time.monotonic()
         with self._explained(key.label), self._part_file(key.id, key.label) as part:
             fill(part)
             status = part.status()
-            # The record comes first: a file without one would be taken for somebody else's and never removed.
-            self._write_record(key, Record(key.source, key.version, status.st_size, status.st_ino, key.label))
             path.parent.mkdir(parents=True, exist_ok=True)
-            part.publish(path)
-        _log.debug("%s: %d bytes cached in %.1f s", key.label, status.st_size, time.monotonic() - started)
-        return str(path)
+            record = Record(key.name, key.source, key.version, status.st_size, status.st_ino, key.label)
+            with self.space.turn():
+                self.space.make_room(status.st_size)
+                # The record comes first: a file without one would be taken for somebody else's and never removed.
+                self._write_record(key, record)
+                part.publish(path)
+                _log.debug("%s: %d bytes cached in %.1f s", key.label, status.st_size, time.monotonic() - started)
+                return use(str(path))
 
     def _part_file(self, stem: str, label: str) -> PartFile:
-        return PartFile(Path(self.folder.bookkeeping), stem, lambda: self.folder.check_room(label))
+        return PartFile(Path(self.folder.bookkeeping), stem, lambda wanted: self._make_room(label, wanted))
+
+    def _make_room(self, label: str, wanted: int) -> None:
+        """Remove shards until the disk has its margin, and `wanted` bytes more where it has just refused them.
+
+        Raises:
+            FetchError: No shard is left to remove.
+        """
+        remove_leftovers(Path(self.folder.bookkeeping))
+        while (missing := max(self.folder.missing_room(), wanted)) > 0:
+            if not self.space.free_disk(missing):
+                raise self.folder.full(label)
+            wanted = 0
 
     @contextmanager
     def _explained(self, label: str) -> Iterator[None]:
@@ -232,10 +239,7 @@ class DiskCache:
             ) from error
 
     def _read_record(self, key: CacheKey) -> Record | None:
-        try:
-            return Record(**json.loads(Path(self._bookkeeping(key, ".json")).read_bytes()))
-        except (OSError, ValueError, TypeError):
-            return None  # missing, or cut by a crash: then only the size can speak for the file
+        return read_record(self._bookkeeping(key, ".json"))
 
     def _write_record(self, key: CacheKey, record: Record) -> None:
         with PartFile(Path(self.folder.bookkeeping), key.id) as part:

@@ -75,16 +75,11 @@ class CacheFolder:
     def _is_private(self) -> bool:
         return not (self._cache_dir or os.environ.get("WIDS_CACHE"))
 
-    def check_room(self, label: str) -> None:
-        """Check that the disk is not down to its margin.
-
-        Raises:
-            FetchError: It is.
-        """
+    def missing_room(self) -> int:
+        """Return how many bytes the disk lacks of what it keeps free; 0 or less where it has them."""
         disk = os.statvfs(self.path)
         margin = min(_MARGIN_BYTES, int(disk.f_blocks * disk.f_frsize * _MARGIN_SHARE))
-        if disk.f_bavail * disk.f_frsize < margin:
-            raise self.full(label)
+        return margin - disk.f_bavail * disk.f_frsize
 
     def full(self, label: str) -> FetchError:
         """Return the error that says that `label` does not fit."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 ChecksumKind = Literal["none", "size", "md5"]
 IoKind = Literal["auto", "mmap", "pread"]
+AccessKind = Literal["download", "range", "auto"]
+
+_SIZE = re.compile(r"(\d+(?:\.\d*)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,12 @@ class StorageOptions:
 
     cache_dir: str | None = None
     """Folder of the disk cache; None: `$WIDS_CACHE`, else a private folder in the node's temporary folder."""
+    cache_size: int | float | str | None = None
+    """Most bytes of shards in the cache folder, or "200GB"; None: `$WIDS_CACHE_SIZE`, else half of what is free."""
+    keep: bool = False
+    """Nothing is ever removed from the cache folder."""
+    access: AccessKind = "download"
+    """Remote shards are fetched whole, or only the bytes that are needed ("range"), or whole once much is ("auto")."""
     cache_local: bool = False
     """Local shards are copied into the disk cache too, instead of being opened where they lie."""
     checksum: ChecksumKind = "size"
@@ -39,6 +49,13 @@ class StorageOptions:
             raise ValueError("cache_dir is empty; it must be a folder, '.' for the current one, or None")
         _check_choice("checksum", self.checksum, get_args(ChecksumKind))
         _check_choice("io", self.io, get_args(IoKind))
+        _check_choice("access", self.access, get_args(AccessKind))
+        if self.access == "range" and self.checksum == "md5":
+            raise ValueError(
+                "checksum is 'md5', which needs whole shards; set access to 'download', or checksum to 'size'"
+            )
+        if self.cache_size is not None:
+            parse_size(self.cache_size, "cache_size")
         if self.storage_options is not None and not isinstance(self.storage_options, Mapping):
             raise ValueError(
                 f"storage_options is of type {type(self.storage_options).__name__}; it must be a mapping or None"
@@ -47,9 +64,47 @@ class StorageOptions:
             raise ValueError(f"localname is {self.localname!r}; it must be a function from URL to name, or None")
 
     @property
+    def cache_limit(self) -> int | None:
+        """Most bytes of shards in the cache folder, by argument or by environment; None where neither says.
+
+        Raises:
+            ValueError: The environment's is no size.
+        """
+        if self.cache_size is not None:
+            return parse_size(self.cache_size, "cache_size")
+        said = os.environ.get("WIDS_CACHE_SIZE")
+        return parse_size(said, "$WIDS_CACHE_SIZE") if said else None
+
+    @property
     def pipe_allowed(self) -> bool:
         """Whether `pipe:` URLs run, by argument or by environment."""
         return self.allow_pipe or os.environ.get("WIDS_ALLOW_PIPE") == "1"
+
+
+def parse_size(size: float | str, name: str) -> int:
+    """Return a number of bytes, written as such or with a unit.
+
+    Args:
+        size: `k`, `M`, `G`, `T` and `P` are powers of 1,000, with an `i` powers of 1,024; a `B` may follow.
+        name: Of what is given, for messages.
+
+    Raises:
+        ValueError: It is no such size, or none above 0.
+
+    Examples:
+        >>> parse_size("1.5 GB", "cache_size"), parse_size("2GiB", "cache_size"), parse_size(1e12, "cache_size")
+        (1500000000, 2147483648, 1000000000000)
+    """
+    number: float = 0
+    if isinstance(size, str):
+        match = _SIZE.fullmatch(size.strip())
+        if match is not None:
+            number = float(match[1]) * (1024 if match[3] else 1000) ** " kmgtp".index(match[2].lower() or " ")
+    elif not isinstance(size, bool):
+        number = size
+    if not 1 <= number < 2**63:
+        raise ValueError(f"{name} is {size!r}; it must be a number of bytes above 0, or a text such as '200GB'")
+    return int(number)
 
 
 def _check_choice(name: str, value: object, accepted: tuple[str, ...]) -> None:

@@ -34,18 +34,19 @@ class PartFile:
     Args:
         folder: Where; on the same file system as the final name.
         stem: Beginning of its name.
-        check_room: Called now and then; raises when the disk is too full to go on.
+        make_room: Called now and then with 0, and with what is still to write when the disk is full; raises when there
+            is no room to go on.
     """
 
-    def __init__(self, folder: Path, stem: str, check_room: Callable[[], None] | None = None) -> None:
+    def __init__(self, folder: Path, stem: str, make_room: Callable[[int], None] | None = None) -> None:
         self._folder = folder
         self._stem = stem
-        self._check_room = check_room
+        self._make_room = make_room
         self._unchecked_bytes = 0
 
     def __enter__(self) -> Self:
         self._path, descriptor = _create_locked(self._folder, self._stem)
-        self._file = os.fdopen(descriptor, "wb")
+        self._file = os.fdopen(descriptor, "wb", buffering=0)
         self._is_published = False
         return self
 
@@ -54,8 +55,7 @@ class PartFile:
     ) -> None:
         if not self._is_published:
             self._path.unlink(missing_ok=True)
-        # Closing writes what is still buffered, which a full disk refuses; the file is gone or published by now.
-        with suppress(OSError):
+        with suppress(OSError):  # a file server may refuse it; the file is gone or published by now
             self._file.close()
 
     @property
@@ -66,10 +66,17 @@ class PartFile:
     def write(self, data: bytes) -> None:
         """Append."""
         self._unchecked_bytes += len(data)
-        if self._check_room is not None and self._unchecked_bytes >= _CHECK_EVERY_BYTES:
+        if self._make_room is not None and self._unchecked_bytes >= _CHECK_EVERY_BYTES:
             self._unchecked_bytes = 0
-            self._check_room()
-        self._file.write(data)
+            self._make_room(0)
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self._file.write(rest) :]
+            except OSError as error:
+                if self._make_room is None or error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                    raise
+                self._make_room(len(rest))
 
     def reset(self) -> None:
         """Begin anew with an empty file."""
@@ -78,7 +85,6 @@ class PartFile:
 
     def finish(self) -> None:
         """Bring everything to the disk."""
-        self._file.flush()
         os.fsync(self._file.fileno())
 
     def status(self) -> os.stat_result:

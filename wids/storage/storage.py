@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,14 +22,27 @@ from wids.storage.mounts import is_on_network
 from wids.storage.names import CacheKey, cache_key
 from wids.storage.options import StorageOptions
 from wids.storage.process import PerProcess
-from wids.storage.retry import RetryPolicy
+from wids.storage.ranges import BlockCache, RangeSource
+from wids.storage.retry import RetryPolicy, retrying
+from wids.storage.space import CacheSpace
 from wids.storage.transport import LocalFiles, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
 
     from wids.storage.part_file import PartFile
+    from wids.storage.ranges import RangeTransport
 
+_BLOCK_CACHE_BYTES = 32 << 20
+"""Of what range reads keep in memory, in each process."""
+_REQUESTS_AT_ONCE = 32
+"""Of one process; a store that is asked for more begins to refuse."""
+_WORN_SHARE = 0.5
+"""`access="auto"`: a shard of which this share was read in pieces is fetched whole."""
+_OPEN_SHARE = 4
+"""Open shards of the cache take at most this part of what it may hold, and one in any case: removed ones take room."""
 _OPEN_ATTEMPTS = 5
 """A cached file may be removed between being found and being opened; so often in a row is no accident."""
 
@@ -63,8 +77,12 @@ class Storage:
             options = replace(options, cache_dir=str(Path(options.cache_dir).expanduser().absolute()))
         self.options = options
         self._retry = retry or RetryPolicy()
-        self._cache = DiskCache(CacheFolder(options.cache_dir))
+        folder = CacheFolder(options.cache_dir)
+        self._cache = DiskCache(folder, CacheSpace(folder, options.cache_limit, keep=options.keep))
         self._transports = PerProcess(self._make_transports)
+        self._blocks = PerProcess(lambda: BlockCache(_BLOCK_CACHE_BYTES))
+        self._pools = PerProcess(lambda: ThreadPoolExecutor(_REQUESTS_AT_ONCE, "wids-range"))
+        self._worn: set[str] = set()
         self._compared: set[tuple[str, Identity]] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,8 +109,19 @@ class Storage:
         """
         self._cache.folder.make()
 
+    @property
+    def space(self) -> CacheSpace:
+        """What is in the cache folder, and how much may be."""
+        return self._cache.space
+
+    @property
+    def most_open_bytes(self) -> int | None:
+        """Bytes of cached shards that a process should have open, because removed ones take room; None for any."""
+        limit = self.options.cache_limit
+        return None if limit is None or self.options.keep else limit // _OPEN_SHARE
+
     def open(self, shard: Mapping[str, Any]) -> Source:
-        """Open a shard as a plain tar: fetched if it is elsewhere, unpacked if it is compressed.
+        """Open a shard as a plain tar: fetched if it is elsewhere, unpacked if it is compressed; or by ranges.
 
         A local shard's `md5sum` (`checksum="md5"`) is compared at its first opening in a process; a fetched one's while
         it arrives, and then no more.
@@ -109,6 +138,10 @@ class Storage:
         expected = Expected.from_shard(shard, self.options.checksum)
         key = self._key(location, shard, expected)
         if key is not None:
+            if self._is_read_by_ranges(location) and self._cache.find(key) is None:
+                source = self._open_ranges(location, expected)
+                if source is not None:
+                    return source
             return self._open_cached(location, key, expected)
         self._compare_once(location, expected)
         return self._open_file(location.path, location.name)
@@ -128,7 +161,7 @@ class Storage:
         location = locate(shard["url"])
         key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
         path = None if key is None else self._cache.find(key)
-        return None if path is None else self._open_file(path, location.name)
+        return None if path is None else self._open_file(path, location.name, cached=True)
 
     def remove_cached(self, shard: Mapping[str, Any]) -> None:
         """Remove the cached copy of a shard, so that it is fetched again when it is next opened.
@@ -195,15 +228,69 @@ class Storage:
         with self._cache.passing_file(location.name, fill) as path:
             yield StoredShard(self._open_file(path, location.name), sinks[0].size, sinks[0].md5)
 
+    def holding(self) -> AbstractContextManager[None]:
+        """Let go of nothing that was read by ranges during a block."""
+        return self._blocks.get().holding()
+
+    @property
+    def pool(self) -> Executor:
+        """Threads of this process that wait for requests; they hold no lock when they have nothing to do."""
+        return self._pools.get()
+
+    def _is_read_by_ranges(self, location: Location) -> bool:
+        access = self.options.access
+        if access == "download" or location.kind == "local" or (access == "auto" and location.url in self._worn):
+            return False
+        if access == "auto":
+            return location.kind != "pipe" and compression_of_name(location.path) is None
+        if location.kind == "pipe":
+            raise FetchError(f"{location.name}: a command cannot be asked for a part; set access to 'download'")
+        _refuse_compressed(location, compressed=compression_of_name(location.path) is not None)
+        return True
+
+    def _open_ranges(self, location: Location, expected: Expected) -> RangeSource | None:
+        """Open an object by ranges; None where it turns out to be compressed and may be fetched whole."""
+        transport = self._range_transport(location.kind)
+        source = RangeSource(
+            location.name,
+            lambda start, stop: retrying(
+                lambda: transport().read_range(location, start, stop), location.name, self._retry
+            ),
+            self._blocks.get,
+            self._pools.get,
+        )
+        expected.check_size(source.identity.size, location.name)
+        if sniff(bytes(source.window(0, HEAD_BYTES)[0])) is not None:
+            _refuse_compressed(location, compressed=self.options.access == "range")
+            return None
+        return source
+
+    def wears_out(self, shard: Mapping[str, Any], source: RangeSource) -> bool:
+        """Tell whether so much of a shard was read by ranges that it is fetched whole when it is opened next."""
+        if self.options.access != "auto" or source.bytes_read <= _WORN_SHARE * source.identity.size:
+            return False
+        self._worn.add(shard["url"])
+        return True
+
     def _open_cached(self, location: Location, key: CacheKey, expected: Expected) -> Source:
         for _ in range(_OPEN_ATTEMPTS):
-            path = self._cache.obtain(key, partial(self._fetch_into, location, expected))
+            tried: list[str] = []
+
+            def use(path: str, tried: list[str] = tried) -> Source:
+                tried.append(path)
+                return self._open_file(path, location.name, cached=True)
+
             try:
-                return self._open_file(path, location.name)
+                source = self._cache.obtain(key, partial(self._fetch_into, location, expected), use)
             except FetchError:
-                if Path(path).exists():
+                if not tried or Path(tried[0]).exists():
                     raise
-        raise FetchError(f"{location.name}: its cached file {path} is removed again and again; is cache_dir cleaned?")
+            else:
+                self._cache.note_use(key)
+                return source
+        raise FetchError(
+            f"{location.name}: its cached file {tried[0]} is removed again and again; is cache_dir cleaned?"
+        )
 
     def _fetch_into(self, location: Location, expected: Expected, part: PartFile) -> None:
         sink = UnpackingSink(part, location.path, location.name)
@@ -223,16 +310,21 @@ class Storage:
         checker.finish()
         self._compared.add(file)
 
-    def _open_file(self, path: str, name: str) -> Source:
+    def _open_file(self, path: str, name: str, *, cached: bool = False) -> Source:
         io = self.options.io
         if io == "pread" or (io == "auto" and is_on_network(path)):
-            return PreadSource(path, name)
-        return MmapSource(path, name)
+            return PreadSource(path, name, cached=cached)
+        return MmapSource(path, name, cached=cached)
 
     def _transport(self, kind: LocationKind) -> Transport:
-        return self._transports.get()[kind]
+        transport: Transport = self._transports.get()[kind]
+        return transport
 
-    def _make_transports(self) -> dict[LocationKind, Transport]:
+    def _range_transport(self, kind: LocationKind) -> Callable[[], RangeTransport]:
+        # Asked for anew each time: a source that crossed a fork reads through the transport of its own process.
+        return lambda: self._transports.get()[kind]
+
+    def _make_transports(self) -> dict[LocationKind, Any]:
         # urllib3, fsspec and the like are imported by their first use inside these, not here.
         from wids.storage.command import Commands
         from wids.storage.stores import ObjectStores
@@ -257,3 +349,11 @@ def _look_at(location: Location) -> tuple[os.stat_result, bytes]:
 
 def _is_compressed(location: Location, head: bytes) -> bool:
     return sniff(head) is not None or compression_of_name(location.path) is not None
+
+
+def _refuse_compressed(location: Location, *, compressed: bool) -> None:
+    if compressed:
+        raise FetchError(
+            f"{location.name}: is compressed, so that no part of it can be read alone; set access to 'download', or to "
+            "'auto', which fetches such shards whole"
+        )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from wids.errors import FetchError
+from wids.storage.ranges import Piece
 from wids.storage.retry import PassingError
 from wids.storage.transport import CHUNK_BYTES, Body, ResumePoint
 
@@ -62,6 +63,28 @@ class WebServers:
                 raise status_error(response, location.name)
         finally:
             # A connection with an unread rest of a body cannot be used again.
+            response.close()
+            response.release_conn()
+
+    def read_range(self, location: Location, start: int, stop: int) -> Piece:
+        """Read a part of an object: status 206, the very range and the exact length, or nothing."""
+        response = self.request(location, {"Range": f"bytes={start}-{stop - 1}"})
+        try:
+            if response.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and start == 0:
+                return Piece(b"", 0, _tag(response))  # an empty object has no byte to ask for
+            if response.status == HTTPStatus.OK:
+                raise FetchError(
+                    f"{location.name}: the server sends the whole object where a part is asked for; "
+                    "set access to 'download'"
+                )
+            if response.status != HTTPStatus.PARTIAL_CONTENT:
+                raise status_error(response, location.name)
+            size = _part_size(response, start, stop)
+            data = b"".join(_chunks(response))
+            if len(data) != min(stop, size) - start:
+                raise PassingError(f"{len(data)} bytes came, expected {min(stop, size) - start}")
+            return Piece(data, size, _tag(response))
+        finally:
             response.close()
             response.release_conn()
 
@@ -151,6 +174,23 @@ def _resumed_size(response: urllib3.BaseHTTPResponse, resume: ResumePoint) -> in
     if strong_etag(response) != resume.etag:
         raise PassingError("the object has changed since its first part was fetched")
     return int(match[3])
+
+
+def _part_size(response: urllib3.BaseHTTPResponse, start: int, stop: int) -> int:
+    """Return how large the object is that the right part of it came from."""
+    content_range = response.headers.get("Content-Range", "")
+    match = _CONTENT_RANGE.fullmatch(content_range.strip())
+    if match is None or int(match[1]) != start or int(match[2]) + 1 != min(stop, int(match[3])):
+        raise PassingError(f"asked for the bytes from {start} to {stop}, the answer is for {content_range!r}")
+    length = response.headers.get("Content-Length")
+    if length is not None and length != str(int(match[2]) + 1 - start):
+        raise PassingError(f"the part has {length} bytes, expected {int(match[2]) + 1 - start}")
+    return int(match[3])
+
+
+def _tag(response: urllib3.BaseHTTPResponse) -> str | None:
+    """Return what changes with the object, as far as the server tells."""
+    return response.headers.get("ETag") or response.headers.get("Last-Modified")
 
 
 def _content_length(response: urllib3.BaseHTTPResponse) -> int | None:

@@ -4,13 +4,14 @@ from wids.tar.index import TarIndex, build_index, group_members
 from wids.tar.kept import add_checksums, decode_index, digest_ends, digest_headers, encode_index
 from wids.tar.members import Members, scan_members
 from wids.tar.names import Names, find_dot
-from wids.tar.reader import MemberFile, MemberLocation, TarReader
+from wids.tar.reader import MemberFile, MemberLocation, StaleIndexError, TarReader
 
 __all__ = [
     "MemberFile",
     "MemberLocation",
     "Members",
     "Names",
+    "StaleIndexError",
     "TarIndex",
     "TarReader",
     "add_checksums",

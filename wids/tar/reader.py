@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from xxhash import xxh3_64_intdigest
 
 from wids.errors import ShardMismatchError, TarFormatError
+from wids.tar.headers import BLOCK, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
-    from wids.source import Source
+    from wids.source import Source, Span, Window
     from wids.tar.index import TarIndex
     from wids.tar.members import Members
     from wids.tar.sparse import Segment
+
+_REMOTE_BUFFER_BYTES = 256 << 10
+"""Of a file over a member that is read by ranges: what a request costs pays for so many bytes."""
+_SURELY_WHOLE_NAME = 98
+"""Writers cut a name that is longer than its place of 100 bytes, at 99 or 100."""
 
 MAX_SPARSE_BYTES = 1 << 30
 """Largest sparse member that is read into memory; `open` streams larger ones."""
@@ -36,6 +42,10 @@ class MemberLocation:
     """Bytes in the member."""
 
 
+class StaleIndexError(Exception):
+    """The index that came with a shard is not the shard's; it is to be made anew. Never leaves the package."""
+
+
 class TarReader:
     """Reads samples of one shard; safe to use from several threads.
 
@@ -43,6 +53,8 @@ class TarReader:
         source: The shard.
         index: Made from it.
         verify: Compare each member that `read` and `read_into` give with its checksum, every time.
+        compare: Where the source is remote, compare the first header of what is read with the index, every time; not
+            for an index that was made from this very source.
 
     Raises:
         ShardMismatchError: `verify` is asked for, but the index has no checksums.
@@ -51,6 +63,7 @@ class TarReader:
     __slots__ = (
         "_bytes",
         "_checksums",
+        "_compares_headers",
         "_ends",
         "_fields",
         "_index",
@@ -65,13 +78,14 @@ class TarReader:
         "source",
     )
 
-    def __init__(self, source: Source, index: TarIndex, *, verify: bool = False) -> None:
+    def __init__(self, source: Source, index: TarIndex, *, verify: bool = False, compare: bool = True) -> None:
         if verify and index.checksums is None:
             raise ShardMismatchError(
                 f"{source.name}: there are no checksums to compare its members with; make them with: "
                 "widsindex create --index --checksums"
             )
         self.source = source
+        self._compares_headers = compare and source.is_remote
         self._checksums = index.checksums.data if verify and index.checksums is not None else None
         self.num_samples = index.num_samples
         self._index = index
@@ -115,6 +129,7 @@ class TarReader:
         Raises:
             TarFormatError: A field occurs twice, or a hard link leads nowhere.
             ShardMismatchError: The source ends before the member does.
+            StaleIndexError: The source is remote, and what lies there is not what the index says.
             OSError: The source cannot be read.
         """
         try:
@@ -126,8 +141,8 @@ class TarReader:
             offsets, sizes = self._offsets, self._sizes
             view, base = self._map if make is memoryview else self._bytes, 0
             if view is None:
-                last = number + len(names) - 1
-                view, base = self.source.window(offsets[number], offsets[last] + sizes[last])
+                self._read_windows(sample, position, make, fields)
+                return
             for name in names:
                 if fields is None or name in fields:
                     start = offsets[number] - base
@@ -141,6 +156,19 @@ class TarReader:
                 number += 1
         except IndexError:
             self._raise_unless_past_end(position)
+
+    def spans(self, position: int, fields: Container[str] | None = None) -> list[Span]:
+        """Return what is asked of the source when these fields of a sample are read.
+
+        Raises:
+            IndexError: The position is out of range.
+        """
+        numbers = [number for number, name in self._members(position) if fields is None or name in fields]
+        segments = [segment for number in numbers for segment in self._segments(number)]
+        spans = [(stored, stored + length) for _, stored, length in segments]
+        if self._compares_headers and spans:
+            spans[0] = (max(0, spans[0][0] - BLOCK), spans[0][1])
+        return spans
 
     @property
     def notes(self) -> list[str]:
@@ -191,8 +219,59 @@ class TarReader:
         self._check_fields(position)
         for number, name in self._members(position):
             if name == field:
-                return io.BufferedReader(MemberFile(self.source, self._segments(number), self._sizes[number]))
+                if self._compares_headers:
+                    start = self._offsets[number] - BLOCK
+                    self._compare_header(
+                        number, name, position, self.source.window(start, start + _REMOTE_BUFFER_BYTES)
+                    )
+                file = MemberFile(self.source, self._segments(number), self._sizes[number])
+                return io.BufferedReader(
+                    file, _REMOTE_BUFFER_BYTES if self.source.is_remote else io.DEFAULT_BUFFER_SIZE
+                )
         raise KeyError(field)
+
+    # Sources that are read window by window
+
+    def _read_windows(
+        self, sample: dict[str, Any], position: int, make: Callable[[Any], Any], fields: Container[str] | None
+    ) -> None:
+        """Do what `read_into` does for a source that is not mapped and a sample without anything special."""
+        members = [(number, name) for number, name in self._members(position) if fields is None or name in fields]
+        if not members:
+            return
+        windows = self.source.windows(self.spans(position, fields))
+        if self._compares_headers:
+            self._compare_header(*members[0], position, windows[0])
+        for (number, name), (view, base) in zip(members, windows, strict=True):
+            start = self._offsets[number] - base
+            size = self._sizes[number]
+            part = view[start : start + size]
+            if len(part) != size:
+                self._raise_short(self._offsets[number], size)
+            if self._checksums is not None:
+                self._compare(part, number, name, position)
+            sample[name] = make(part)
+
+    def _compare_header(self, number: int, name: str, position: int, window: Window) -> None:
+        """Compare the header before a member with the index.
+
+        Raises:
+            StaleIndexError: It is another member's, or none.
+        """
+        view, base = window
+        start = self._offsets[number] - BLOCK
+        block = bytes(view[start - base : start - base + BLOCK]) if start >= base else b""
+        try:
+            header = parse_header(block.ljust(BLOCK, b"\0"), start, self.source.name)
+        except TarFormatError:
+            raise StaleIndexError from None
+        expected = (self.key(position) + name).encode("utf-8", "surrogateescape")
+        # A long name has a header of its own before this one, which then has only its beginning; so have large sizes.
+        same_name = header.name == expected or (
+            len(header.name) >= _SURELY_WHOLE_NAME and expected.startswith(header.name[:_SURELY_WHOLE_NAME])
+        )
+        if not same_name or header.size not in {self._sizes[number], 0}:
+            raise StaleIndexError
 
     # What few samples need
 
