@@ -297,6 +297,7 @@ def test_a_remote_shard_is_read_at_its_source_and_nothing_is_kept(tmp_path: Path
         entry = {"url": server.url("a.tar"), "nsamples": 3, "md5sum": hashlib.md5(data).hexdigest()}
         assert verify([entry], storage=storage).findings == []
         storage.open(entry)
+        before = sorted((tmp_path / "cache").rglob("*"))
         server.objects["a.tar"] = data[:4096]
         kinds = [finding.kind for finding in verify([entry], storage=storage).findings]
 
