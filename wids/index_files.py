@@ -258,7 +258,9 @@ class IndexPack:
         header = self._bytes(entry.header_offset, entry.header_offset + _LOCAL_HEADER)
         skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         start = entry.header_offset + _LOCAL_HEADER + skipped
-        return self._bytes(start, start + entry.file_size)
+        data = self._bytes(start, start + entry.file_size)
+        # Columns are read as numbers where they lie, so that they must lie as aligned as they do in the file.
+        return memoryview(bytes(data)) if self._source.is_remote else data
 
     def _bytes(self, start: int, stop: int) -> memoryview:
         view, base = self._source.window(start, stop)

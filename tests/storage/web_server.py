@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import threading
+import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +34,16 @@ class WebServer:
     """Raw target and headers of each request."""
     bodies: Counter[str] = field(default_factory=Counter)
     """How many whole bodies were sent, by path."""
+    has_ranges: bool = False
+    """Parts are sent where they are asked for, with a strong tag."""
+    num_bytes: int = 0
+    """Of bodies, sent by plain answers."""
+    delay_s: float = 0.0
+    """Before each answer."""
+    most_at_once: int = 0
+    """Requests that were being answered at the same time."""
+    running: int = 0
+    """Requests that are being answered."""
 
     def url(self, path: str) -> str:
         return f"{self.address}/{path}"
@@ -51,13 +64,30 @@ def web_server() -> Iterator[WebServer]:
                 state.requests.append((self.path, dict(self.headers)))
                 behaviours = state.behaviours.get(path)
                 behaviour = behaviours.pop(0) if behaviours else send
+                state.running += 1
+                state.most_at_once = max(state.most_at_once, state.running)
+            try:
+                time.sleep(state.delay_s)
+                self.answer(path, behaviour)
+            finally:
+                with lock:
+                    state.running -= 1
+
+        def answer(self, path: str, behaviour: Any) -> None:
             content = state.objects.get(path)
             if content is None and behaviour is send:
                 status(404)(self, b"")
                 return
+            if behaviour is send and state.has_ranges and content is not None:
+                sent = send_part(self, content)
+                with lock:
+                    state.num_bytes += sent
+                    state.bodies[path] += sent == len(content)
+                return
             behaviour(self, content or b"")
             if behaviour is send:
                 with lock:
+                    state.num_bytes += len(content or b"")
                     state.bodies[path] += 1
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
@@ -88,6 +118,32 @@ def send(handler: Handler, content: bytes) -> None:
     handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()
     handler.wfile.write(content)
+
+
+def send_part(handler: Handler, content: bytes) -> int:
+    """Answer as a server does that knows ranges; return how many bytes of the object were sent."""
+    first, last = 0, len(content) - 1
+    asked = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
+    if asked:
+        first = int(asked[1])
+        last = min(last, int(asked[2] or last))
+        if first >= len(content):
+            status(416)(handler, b"")
+            return 0
+    part = content[first : last + 1]
+    handler.send_response(206 if asked else 200)
+    handler.send_header("ETag", tag(content))
+    handler.send_header("Content-Length", str(len(part)))
+    if asked:
+        handler.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+    handler.end_headers()
+    handler.wfile.write(part)
+    return len(part)
+
+
+def tag(content: bytes) -> str:
+    """Return the strong tag of some content."""
+    return f'"{hashlib.md5(content).hexdigest()}"'
 
 
 def status(code: int, **headers: str) -> Callable[[Handler, bytes], None]:

@@ -267,7 +267,8 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             return reader.open(position, _find_field(field, reader, position))
         except StaleIndexError:
             self._cache.reindex(shard)
-            return self._cache.get(shard).open(position, field)
+            reader = self._cache.get(shard)
+            return reader.open(position, _find_field(field, reader, position))
 
     def locate(self, index: int) -> dict[str, MemberLocation]:
         """Return `{field: MemberLocation(url, offset, size)}` of one sample; nothing but the index is read.

@@ -143,7 +143,7 @@ class DiskCache:
         path = Path(self.folder.path, key.name)
         try:
             status = path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise FetchError(f"{path}: the cached shard cannot be read: {error.strerror}; {CHOOSE_ANOTHER}") from error
