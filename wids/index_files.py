@@ -96,6 +96,7 @@ class IndexFiles:
             TarFormatError: It is damaged, or no tar.
             OSError: It cannot be read.
         """
+        self._storage.meter.add("index_builds")
         return self._cache.keep(source, build_index(ReadAhead(source) if source.is_remote else source))
 
     @contextmanager

@@ -90,8 +90,12 @@ class ShardCache:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
-    def get(self, shard: int) -> TarReader:
+    def get(self, shard: int, index: int | None = None) -> TarReader:
         """Return the reader of one shard, opened if it is not.
+
+        Args:
+            shard: Its number.
+            index: Of the sample that it is needed for, for those who ask what this process does.
 
         Raises:
             ShardMismatchError: The shard has fewer samples than its descriptor says.
@@ -100,10 +104,23 @@ class ShardCache:
         """
         reader = self._readers.get(shard)
         if reader is None:
-            reader = self._open_once(shard)
+            reader = self._open_once(shard, index)
         self.accesses += 1
         self._last_used[shard] = self.accesses
         return reader
+
+    def fetch_ahead(self, shards: Sequence[int]) -> None:
+        """Have shards fetched before they are needed, the next one first; return at once."""
+        self.storage.fetch_ahead([self.shards[shard] for shard in shards])
+
+    def count(self) -> dict[str, float]:
+        """Return what all processes of the job have counted."""
+        self._show_counts()
+        return self.storage.meter.totals()
+
+    def _show_counts(self) -> None:
+        self.storage.meter.put("accesses", self.accesses)
+        self.storage.meter.put("misses", self.misses)
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -120,6 +137,7 @@ class ShardCache:
         """Let go of all shards; what views, files and running reads still hold goes with them."""
         for shard in list(self._readers):
             self._drop(shard)
+        self.storage.stop_fetching_ahead()
 
     def count_samples(self, unknown: Sequence[int]) -> dict[int, int]:
         """Index these shards, several at a time, and return how many samples each has.
@@ -135,13 +153,15 @@ class ShardCache:
             bar = tqdm(counts, "counting samples", len(unknown), unit="shard", delay=2, disable=None)
             return dict(zip(unknown, bar, strict=True))
 
-    def _open_once(self, shard: int) -> TarReader:
+    def _open_once(self, shard: int, index: int | None) -> TarReader:
         with self._locks.setdefault((os.getpid(), shard % _NUM_LOCKS), threading.Lock()):
             reader = self._readers.get(shard)
             if reader is None:
                 self.misses += 1
+                self._show_counts()
                 self._drop_removed()
-                reader = self._open(shard)
+                with self.storage.meter.doing("open", shard=redact(str(self.shards[shard]["url"])), index=index):
+                    reader = self._open(shard)
                 self._last_used[shard] = self.accesses
                 self._readers[shard] = reader
                 self._evict(shard)
@@ -247,7 +267,7 @@ class ShardCache:
     def _drop_removed(self) -> None:
         """Let go of shards that the disk cache has removed, so that their space comes back."""
         for shard, reader in list(self._readers.items()):
-            if reader.source.is_removed():
+            if reader.source.is_removed() or self.storage.is_superseded(self.shards[shard]):
                 self._drop(shard)
 
     def _drop(self, shard: int) -> None:

@@ -23,6 +23,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import wids
+from tests.storage.reading import wait_until
 from tests.support import CORPORA, sample_members, write_descriptor, write_shards, write_tar
 from wids import wids_decode
 
@@ -376,8 +377,18 @@ def test_local_shards_are_opened_in_place_and_only_their_indexes_are_kept(
 
     assert texts(wids.ShardListDataset(shards)) == EXPECTED
     assert {path.suffix for path in cache.rglob("*") if path.is_file()} == {".widx"}
-    assert texts(wids.ShardListDataset(shards, cache_local=True)) == EXPECTED
-    assert len([entry for entry in cache.iterdir() if entry.suffix == ".tar"]) == 3
+
+
+def test_cache_local_reads_in_place_until_the_copy_is_whole(
+    shards: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("WIDS_CACHE", str(cache))
+    with wids.ShardListDataset(shards, cache_local=True, lru_size=1) as dataset:
+        assert texts(dataset) == EXPECTED
+        wait_until(lambda: len(list(cache.glob("*.tar"))) == 3)
+        assert texts(dataset) == EXPECTED
+        assert any(str(cache) in line and ".tar" in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
 def test_messages_and_answers_are_the_same_under_optimisation(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.storage.conftest import QUICK
-from tests.storage.reading import content, shards
+from tests.storage.reading import content, shards, wait_until
 from wids.errors import FetchError, ShardMismatchError, WidsError
 from wids.source import MmapSource, PreadSource
 from wids.storage import Storage, StorageOptions, storage
@@ -115,12 +115,17 @@ def test_a_local_shard_is_copied_where_asked_for(
     local: Path, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     opened = make_storage(cache_local=True)
+    shard = {"url": str(local), "filesize": len(DATA)}
 
-    source = opened.open({"url": str(local), "filesize": len(DATA)})
+    source = opened.open(shard)
+    assert source.identity.inode == local.stat().st_ino  # it does not wait for the copy
+    assert content(source) == DATA
+    wait_until(lambda: opened.is_superseded(shard))
 
     (copy,) = shards(cache_dir)
     assert copy.read_bytes() == DATA
-    assert source.identity.inode == copy.stat().st_ino
+    assert opened.open(shard).identity.inode == copy.stat().st_ino
+    opened.stop_fetching_ahead()
 
 
 def test_a_local_shard_that_changed_is_copied_again(local: Path, make_storage: Callable[..., Storage]) -> None:

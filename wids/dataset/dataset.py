@@ -192,7 +192,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
                 return self._derive(_rows=(range(len(self)) if self._rows is None else self._rows)[index], _keys=None)
             seed = getattr(index, "sample_seed", None)  # what samplers give with sample_seeds=True
         shard, position = self._find(index) if self._rows is not None else self._offsets.find_shard(index)
-        reader = self._cache.get(shard)
+        reader = self._cache.get(shard, index)
         sample: Any = Sample()
         try:
             reader.read_into(sample, position, BytesIO, self._filter)
@@ -337,9 +337,13 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """Return what stands for a damaged sample, or raise with all that is known of it."""
         index = self._offsets.starts[shard] + position
         located = self._locate_error(error, index, shard, position, reader)
-        return self._replacer.replace(
-            located, index, self._shard_facts[shard][1], self._cache.accesses, self._others(index, shard, asked)
-        )
+        before = self._replacer.replacements.total()
+        try:
+            return self._replacer.replace(
+                located, index, self._shard_facts[shard][1], self._cache.accesses, self._others(index, shard, asked)
+            )
+        finally:
+            self._cache.storage.meter.add("replacements", self._replacer.replacements.total() - before)
 
     def _others(self, index: int, shard: int, asked: Any) -> Iterator[Callable[[], Any]]:
         """Yield readers of the shard's other samples, from the next one on, cyclically."""
@@ -456,6 +460,39 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     def get_stats(self) -> tuple[int, int]:
         """Return how many samples were read, and how many of the reads had to open a shard, in this process."""
         return self._cache.accesses, self._cache.misses
+
+    def stats(self) -> dict[str, float]:
+        """Return what was counted, summed over the processes of the job: this one, its workers, the dead ones too.
+
+        `accesses`, of which `hits` found their shard open and `misses` opened it; `cache_hits` and `fetches`, the
+        openings that found the shard in the disk cache or fetched it; `bytes_mapped`, `bytes_fetched`; `requests` for byte
+        ranges; `seconds_waited` for shards and ranges; `retries`; `replacements` of damaged samples; `index_builds`.
+        A process shows its accesses each time that it opens a shard.
+        """
+        found = self._cache.count()
+        return {
+            "hits": int(found["accesses"] - found["misses"]),
+            **{name: number if name == "seconds_waited" else int(number) for name, number in found.items()},
+        }
+
+    def in_flight(self) -> list[dict[str, Any]]:
+        """Return what the processes of the job are waiting for, the longest first; also of those that were killed.
+
+        Each is a dictionary of `what` is done, the `shard`, the `index` of the sample that it is needed for, `seconds` since it
+        began, `pid`, and whether that process is `alive`.
+        """
+        return self._cache.storage.meter.in_flight()
+
+    def prefetch(self, upcoming: Sequence[int]) -> None:
+        """Have shards fetched before they are needed, the next one first; return at once.
+
+        Samplers with `shards_ahead` call it. Another process fetches them into the disk cache, no more than it can hold;
+        local shards are read ahead by the system.
+
+        Args:
+            upcoming: Numbers of shards, in place of those named before.
+        """
+        self._cache.fetch_ahead(upcoming)
 
     def check_cache_misses(self) -> None:
         """Log a warning when more than three in ten of at least a hundred reads had to open a shard."""

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 
 from wids.errors import ShardMismatchError, TarFormatError
 from wids.storage.checks import Checker, Expected
+from wids.storage.progress import make_bar
 from wids.storage.retry import Attempts, PassingError, RetryPolicy
 from wids.storage.transport import ResumePoint, Transport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wids.storage.compression import Sink
     from wids.storage.locations import Location
 
@@ -24,7 +27,14 @@ _LEAST_PROGRESS_BYTES = 1 << 20
 """A resumed attempt that got this far does not count as a failure; an object has so many parts and no more."""
 
 
-def fetch(transport: Transport, location: Location, sink: Sink, expected: Expected, policy: RetryPolicy) -> int:
+def fetch(
+    transport: Transport,
+    location: Location,
+    sink: Sink,
+    expected: Expected,
+    policy: RetryPolicy,
+    note_retry: Callable[[], object] | None = None,
+) -> int:
     """Carry a whole object into `sink`; return its size as stored.
 
     Raises:
@@ -32,7 +42,7 @@ def fetch(transport: Transport, location: Location, sink: Sink, expected: Expect
         ShardMismatchError: Twice, it was not what the descriptor says.
         TarFormatError: Twice, its compressed stream was damaged.
     """
-    attempts = Attempts(location.name, policy)
+    attempts = Attempts(location.name, policy, note_retry)
     transfer = _Transfer(transport, location, sink, expected)
     damaged_before = False
     while True:
@@ -69,10 +79,13 @@ class _Transfer:
             if body.start != self.received:
                 self.restart()
             self._etag = body.etag
-            for chunk in body.chunks:
-                self._checker.update(chunk)
-                self._sink.write(chunk)
-                self.received += len(chunk)
+            with make_bar(self._location.name, body.size) as bar:
+                bar.update(self.received)
+                for chunk in body.chunks:
+                    self._checker.update(chunk)
+                    self._sink.write(chunk)
+                    self.received += len(chunk)
+                    bar.update(len(chunk))
             if body.size is not None and self.received != body.size:
                 raise PassingError(f"the body ended after {self.received} bytes, expected {body.size}")
         self._checker.finish()

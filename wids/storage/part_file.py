@@ -28,6 +28,10 @@ _CHECK_EVERY_BYTES = 16 << 20
 """The disk's free room is looked at after so many bytes."""
 
 
+_unfinished: set[Path] = set()
+"""Of this process; what a fork inherited of it belongs to the parent, and is not removed there."""
+
+
 class PartFile:
     """A sink that writes a file which nobody else sees until `publish`; without it, nothing stays.
 
@@ -46,6 +50,7 @@ class PartFile:
 
     def __enter__(self) -> Self:
         self._path, descriptor = _create_locked(self._folder, self._stem)
+        _unfinished.add(self._path)
         self._file = os.fdopen(descriptor, "wb", buffering=0)
         self._is_published = False
         return self
@@ -53,6 +58,7 @@ class PartFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        _unfinished.discard(self._path)
         if not self._is_published:
             self._path.unlink(missing_ok=True)
         with suppress(OSError):  # a file server may refuse it; the file is gone or published by now
@@ -94,6 +100,7 @@ class PartFile:
     def publish(self, path: Path) -> None:
         """Give the file its final name, in one step, in place of what has that name."""
         self._path.rename(path)
+        _unfinished.discard(self._path)
         self._is_published = True
         # Without it the name may be lost in a power failure, though not the correctness.
         descriptor = os.open(path.parent, os.O_RDONLY)
@@ -102,6 +109,13 @@ class PartFile:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def remove_unfinished() -> None:
+    """Remove what threads of this process are writing, because it ends without waiting for them."""
+    for path in list(_unfinished):
+        with suppress(OSError):
+            path.unlink()
 
 
 @contextmanager

@@ -33,3 +33,8 @@ class PerProcess(Generic[T]):
             # setdefault is one step, so no lock is needed that a fork could catch in the locked state.
             value = self._values.setdefault(process, self._make())
         return value
+
+    @property
+    def is_made(self) -> bool:
+        """Whether this process has asked before."""
+        return os.getpid() in self._values

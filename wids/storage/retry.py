@@ -75,11 +75,13 @@ class Attempts:
     Args:
         name: Of what is fetched, for messages; secrets redacted.
         policy: How often and after which waits.
+        note: Called before each further attempt; None for nothing.
     """
 
-    def __init__(self, name: str, policy: RetryPolicy) -> None:
+    def __init__(self, name: str, policy: RetryPolicy, note: Callable[[], object] | None = None) -> None:
         self._name = name
         self._policy = policy
+        self._note = note
         self._failures = 0
 
     def wait_after(self, error: PassingError, *, progressed: bool = False) -> None:
@@ -101,16 +103,18 @@ class Attempts:
         jitter = random.random()  # noqa: S311 - spreads clients, guards nothing
         delay = self._policy.delay(self._failures, error.retry_after_s, jitter)
         _log.debug("%s: attempt %d failed (%s), next in %.1f s", self._name, self._failures, error, delay)
+        if self._note is not None:
+            self._note()
         time.sleep(delay)
 
 
-def retrying(attempt: Callable[[], T], name: str, policy: RetryPolicy) -> T:
-    """Return what `attempt` returns, tried again while it raises `PassingError`.
+def retrying(attempt: Callable[[], T], name: str, policy: RetryPolicy, note: Callable[[], object] | None = None) -> T:
+    """Return what `attempt` returns, tried again while it raises `PassingError`; arguments are those of `Attempts`.
 
     Raises:
         FetchError: The last attempt failed too.
     """
-    attempts = Attempts(name, policy)
+    attempts = Attempts(name, policy, note)
     while True:
         try:
             return attempt()

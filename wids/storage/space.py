@@ -200,6 +200,14 @@ class CacheSpace:
         self._age(removed, len(there))
         return removed
 
+    def announcement(self) -> Announcement:
+        """Return a new place where this process says what it needs next; the folder is there."""
+        return Announcement(self._folder)
+
+    def num_announcements(self) -> int:
+        """Return how many processes say what they need next."""
+        return sum(1 for _ in Path(self._folder.bookkeeping).glob(f"*{_AHEAD_SUFFIX}"))
+
     def remove(self, shard: CachedShard) -> bool:
         """Remove one shard; tell whether it is gone.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,30 +11,33 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wids.errors import FetchError
+from wids.errors import FetchError, WidsError
 from wids.source import Identity, MmapSource, PreadSource, Source, digest_source
+from wids.storage.ahead import FetchAhead
 from wids.storage.checks import Checker, Expected
 from wids.storage.compression import HEAD_BYTES, UnpackingSink, compression_of_name, sniff
 from wids.storage.disk_cache import DiskCache
 from wids.storage.fetch import DigestSink, MemorySink, fetch
 from wids.storage.folder import CacheFolder
 from wids.storage.locations import Location, LocationKind, locate
+from wids.storage.meter import Meter
 from wids.storage.mounts import is_on_network
 from wids.storage.names import CacheKey, cache_key
 from wids.storage.options import StorageOptions
 from wids.storage.process import PerProcess
+from wids.storage.progress import SayOnce, in_words
 from wids.storage.ranges import BlockCache, RangeSource
 from wids.storage.retry import RetryPolicy, retrying
 from wids.storage.space import CacheSpace
 from wids.storage.transport import LocalFiles, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
     from wids.storage.part_file import PartFile
-    from wids.storage.ranges import RangeTransport
+    from wids.storage.ranges import Piece, RangeTransport
 
 _BLOCK_CACHE_BYTES = 32 << 20
 """Of what range reads keep in memory, in each process."""
@@ -68,25 +72,33 @@ class Storage:
     Args:
         options: How shards are fetched, kept and opened; None for the defaults.
         retry: How often and after which waits a fetch is tried again.
+        meter: Counts what is done; None for a new one.
     """
 
-    def __init__(self, options: StorageOptions | None = None, *, retry: RetryPolicy | None = None) -> None:
+    def __init__(
+        self, options: StorageOptions | None = None, *, retry: RetryPolicy | None = None, meter: Meter | None = None
+    ) -> None:
         options = options or StorageOptions()
         if options.cache_dir is not None:
             # Absolute at once: the user, or the worker that this is pickled to, may be in another folder later.
             options = replace(options, cache_dir=str(Path(options.cache_dir).expanduser().absolute()))
         self.options = options
         self._retry = retry or RetryPolicy()
+        self.meter = meter or Meter()
         folder = CacheFolder(options.cache_dir)
         self._cache = DiskCache(folder, CacheSpace(folder, options.cache_limit, keep=options.keep))
         self._transports = PerProcess(self._make_transports)
         self._blocks = PerProcess(lambda: BlockCache(_BLOCK_CACHE_BYTES))
         self._pools = PerProcess(lambda: ThreadPoolExecutor(_REQUESTS_AT_ONCE, "wids-range"))
+        self._ahead = PerProcess(lambda: FetchAhead(self))
+        self._upcoming: list[Mapping[str, Any]] = []
+        self._copying: dict[str, Mapping[str, Any]] = {}
+        self._greeting = SayOnce()
         self._worn: set[str] = set()
         self._compared: set[tuple[str, Identity]] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Storage, retry=self._retry), (self.options,)
+        return partial(Storage, retry=self._retry, meter=self.meter), (self.options,)
 
     @property
     def cache_dir(self) -> str:
@@ -138,6 +150,12 @@ class Storage:
         expected = Expected.from_shard(shard, self.options.checksum)
         key = self._key(location, shard, expected)
         if key is not None:
+            if location.kind == "local" and not self._must_be_unpacked(location) and self._cache.find(key) is None:
+                # Never waits for the copy: that is read from the next opening on.
+                self._compare_once(location, expected)
+                self._copying[shard["url"]] = shard
+                self._ahead.get().want([*self._upcoming, *self._copying.values()])
+                return self._open_file(location.path, location.name)
             if self._is_read_by_ranges(location) and self._cache.find(key) is None:
                 source = self._open_ranges(location, expected)
                 if source is not None:
@@ -250,15 +268,8 @@ class Storage:
 
     def _open_ranges(self, location: Location, expected: Expected) -> RangeSource | None:
         """Open an object by ranges; None where it turns out to be compressed and may be fetched whole."""
-        transport = self._range_transport(location.kind)
-        source = RangeSource(
-            location.name,
-            lambda start, stop: retrying(
-                lambda: transport().read_range(location, start, stop), location.name, self._retry
-            ),
-            self._blocks.get,
-            self._pools.get,
-        )
+        read = partial(self._read_range, location)
+        source = RangeSource(location.name, read, self._blocks.get, self._pools.get)
         expected.check_size(source.identity.size, location.name)
         if sniff(bytes(source.window(0, HEAD_BYTES)[0])) is not None:
             _refuse_compressed(location, compressed=self.options.access == "range")
@@ -272,29 +283,110 @@ class Storage:
         self._worn.add(shard["url"])
         return True
 
+    def fetch_ahead(self, shards: Sequence[Mapping[str, Any]]) -> None:
+        """Have shards fetched by another process, the next one first, in place of those named before; return at once.
+
+        Local ones that are read in place are read ahead by the system.
+        """
+        if self.options.access != "download":
+            return
+        self._greeting.say(lambda: _describe_first(shards))
+        self._upcoming = list(shards)
+        self._ahead.get().want([*self._upcoming, *self._copying.values()])
+
+    def stop_fetching_ahead(self) -> None:
+        """End the process that fetches shards, where there is one."""
+        self._upcoming = []
+        self._copying.clear()
+        if self._ahead.is_made:
+            self._ahead.get().close()
+            self._ahead = PerProcess(lambda: FetchAhead(self))
+
+    def make_ready(self, shard: Mapping[str, Any]) -> int:
+        """Have a shard in the disk cache, or being read ahead where it is read in place; return its bytes.
+
+        Raises:
+            WidsError: As for `open`.
+        """
+        location = locate(shard["url"])
+        expected = Expected.from_shard(shard, self.options.checksum)
+        key = self._key(location, shard, expected)
+        if key is None:
+            return _read_ahead(location.path)
+        return self._cache.obtain(key, partial(self._fetch_into, location, expected), os.path.getsize)
+
+    def cache_id(self, shard: Mapping[str, Any]) -> str | None:
+        """Return what a shard is called in the cache's bookkeeping; None where it is read where it lies."""
+        location = locate(shard["url"])
+        key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
+        return None if key is None else key.id
+
+    def is_superseded(self, shard: Mapping[str, Any]) -> bool:
+        """Tell whether a copy that was being made when a shard was opened is whole by now."""
+        if shard["url"] not in self._copying:
+            return False
+        try:
+            there = self.open_cached(shard) is not None
+        except (WidsError, OSError):
+            return False
+        if there:
+            del self._copying[shard["url"]]
+        return there
+
     def _open_cached(self, location: Location, key: CacheKey, expected: Expected) -> Source:
         for _ in range(_OPEN_ATTEMPTS):
-            tried: list[str] = []
-
-            def use(path: str, tried: list[str] = tried) -> Source:
-                tried.append(path)
-                return self._open_file(path, location.name, cached=True)
-
+            opening = _Opening(self, location, expected)
+            started = time.monotonic()
             try:
-                source = self._cache.obtain(key, partial(self._fetch_into, location, expected), use)
+                with self.meter.doing("wait for another process", shard=location.name):
+                    source = self._cache.obtain(key, opening.fill, opening.use)
             except FetchError:
-                if not tried or Path(tried[0]).exists():
+                if opening.path is None or Path(opening.path).exists():
                     raise
-            else:
-                self._cache.note_use(key)
-                return source
+                continue
+            finally:
+                self.meter.add("seconds_waited", time.monotonic() - started)
+            if not opening.fetched:
+                self.meter.add("cache_hits")
+            self._cache.note_use(key)
+            return source
         raise FetchError(
-            f"{location.name}: its cached file {tried[0]} is removed again and again; is cache_dir cleaned?"
+            f"{location.name}: its cached file {opening.path} is removed again and again; is cache_dir cleaned?"
         )
 
     def _fetch_into(self, location: Location, expected: Expected, part: PartFile) -> None:
+        self._greeting.say(lambda: f"fetching shards into {self.cache_dir}")
         sink = UnpackingSink(part, location.path, location.name)
-        fetch(self._transport(location.kind), location, sink, expected, self._retry)
+        with self.meter.doing("fetch", shard=location.name):
+            size = fetch(
+                self._transport(location.kind),
+                location,
+                sink,
+                expected,
+                self._retry,
+                partial(self.meter.add, "retries"),
+            )
+        self.meter.add("bytes_fetched", size)
+        self.meter.add("fetches")
+
+    def _read_range(self, location: Location, start: int, stop: int) -> Piece:
+        started = time.monotonic()
+        transport: RangeTransport = self._transports.get()[location.kind]
+        with self.meter.doing("read a range", shard=location.name):
+            piece = retrying(
+                partial(transport.read_range, location, start, stop),
+                location.name,
+                self._retry,
+                partial(self.meter.add, "retries"),
+            )
+        self.meter.add("seconds_waited", time.monotonic() - started)
+        self.meter.add("bytes_fetched", len(piece.data))
+        self.meter.add("requests")
+        return piece
+
+    @staticmethod
+    def _must_be_unpacked(location: Location) -> bool:
+        return _is_compressed(location, _look_at(location)[1])
 
     def _compare_once(self, location: Location, expected: Expected) -> None:
         """Compare a local shard's MD5, unless this process has done so for this very file."""
@@ -314,15 +406,13 @@ class Storage:
         io = self.options.io
         if io == "pread" or (io == "auto" and is_on_network(path)):
             return PreadSource(path, name, cached=cached)
-        return MmapSource(path, name, cached=cached)
+        source = MmapSource(path, name, cached=cached)
+        self.meter.add("bytes_mapped", source.identity.size)
+        return source
 
     def _transport(self, kind: LocationKind) -> Transport:
         transport: Transport = self._transports.get()[kind]
         return transport
-
-    def _range_transport(self, kind: LocationKind) -> Callable[[], RangeTransport]:
-        # Asked for anew each time: a source that crossed a fork reads through the transport of its own process.
-        return lambda: self._transports.get()[kind]
 
     def _make_transports(self) -> dict[LocationKind, Any]:
         # urllib3, fsspec and the like are imported by their first use inside these, not here.
@@ -336,6 +426,41 @@ class Storage:
             "store": ObjectStores(self.options.storage_options or {}),
             "pipe": Commands(allowed=self.options.pipe_allowed, scratch_file=self._cache.scratch_file),
         }
+
+
+class _Opening:
+    """One attempt to open a cached file: what was done, and with which path."""
+
+    def __init__(self, storage: Storage, location: Location, expected: Expected) -> None:
+        self._storage = storage
+        self._location = location
+        self._expected = expected
+        self.path: str | None = None
+        self.fetched = False
+
+    def fill(self, part: PartFile) -> None:
+        """Fetch the content."""
+        self.fetched = True
+        self._storage._fetch_into(self._location, self._expected, part)  # noqa: SLF001 - a part of it
+
+    def use(self, path: str) -> Source:
+        """Open the file."""
+        self.path = path
+        return self._storage._open_file(path, self._location.name, cached=True)  # noqa: SLF001 - as above
+
+
+def _describe_first(shards: Sequence[Mapping[str, Any]]) -> str:
+    sizes = [shard.get("filesize") for shard in shards]
+    total = f", {in_words(sum(size or 0 for size in sizes))}" if all(sizes) else ""
+    return f"first batches need {len(shards)} shards{total}"
+
+
+def _read_ahead(path: str) -> int:
+    """Have the system read a file into its memory; return the file's size."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - Path changes some paths
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+        return os.fstat(file.fileno()).st_size
 
 
 def _look_at(location: Location) -> tuple[os.stat_result, bytes]:

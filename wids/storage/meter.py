@@ -1,0 +1,281 @@
+"""What the processes of a job count and are doing, seen by all of them, also after one was killed.
+
+    DIR/wids-UID/jobs/JOB/PID-RANDOM     one file per process, mapped: counters, then what it is doing as JSON
+
+A job is a dataset and all copies of it that workers got by fork or pickle. DIR is memory where the system has such a
+folder. Each process locks its own file, which tells the living from the dead; the folder goes with the process that made
+the dataset, and what a killed one left goes when the next dataset is made there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import mmap
+import os
+import secrets
+import shutil
+import struct
+import tempfile
+import threading
+import time
+import weakref
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wids.storage.process import PerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_log = logging.getLogger(__name__)
+
+COUNTERS = (
+    "accesses",
+    "misses",
+    "bytes_mapped",
+    "bytes_fetched",
+    "requests",
+    "fetches",
+    "cache_hits",
+    "seconds_waited",
+    "retries",
+    "replacements",
+    "index_builds",
+)
+"""Names of what is counted, in the order in which a file has them; new ones go to the end."""
+
+_FILE_BYTES = 16 << 10
+_DOING_AT = 512
+_LENGTH = struct.Struct("<q")
+_LEFT_BEHIND_S = 600
+"""A folder in which nobody lives is left alone for so long: its first process may be about to begin."""
+
+
+class Meter:
+    """Counts for this process and shows it to the others of the job; safe to use from several threads.
+
+    Where its folder cannot be made, a process counts for itself alone.
+
+    Args:
+        job: What the processes have in common; None for a new job.
+    """
+
+    def __init__(self, job: str | None = None) -> None:
+        self._job = job or secrets.token_hex(8)
+        self._own = PerProcess(self._make_page)
+        if job is None:
+            # Only the process that began the job ends it; a fork's copy of this does nothing.
+            weakref.finalize(self, _end_job, _folder(self._job), os.getpid())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Meter, (self._job,)
+
+    def add(self, counter: str, number: float = 1) -> None:
+        """Add to a counter of this process."""
+        self._own.get().add(counter, number)
+
+    def put(self, counter: str, number: float) -> None:
+        """Set a counter of this process, which somebody else keeps."""
+        self._own.get().put(counter, number)
+
+    @contextmanager
+    def doing(self, what: str, **details: Any) -> Iterator[None]:
+        """Show what this thread does while a block runs.
+
+        Args:
+            what: A few words.
+            details: What can be said of it, JSON values.
+        """
+        page = self._own.get()
+        before = page.begin({"what": what, **details})
+        try:
+            yield
+        finally:
+            page.end(before)
+
+    def totals(self) -> dict[str, float]:
+        """Return all counters, summed over the job's processes, the dead ones too."""
+        totals = dict.fromkeys(COUNTERS, 0.0)
+        for page in self._pages():
+            for name, number in zip(COUNTERS, page.counters, strict=True):
+                totals[name] += number
+        return totals
+
+    def in_flight(self) -> list[dict[str, Any]]:
+        """Return what each thread of the job's processes is doing, the longest first; also of those that were killed."""
+        found = [
+            {"pid": page.pid, "alive": page.alive, **entry, "seconds": round(time.time() - entry.pop("since"), 3)}
+            for page in self._pages()
+            for entry in page.doing
+        ]
+        return sorted(found, key=lambda entry: -entry["seconds"])
+
+    def _make_page(self) -> _OwnPage:
+        return _OwnPage(_folder(self._job))
+
+    def _pages(self) -> list[_Page]:
+        own = self._own.get()
+        others = [path for path in _list(own.folder) if path.name != own.name]
+        return [own.look(), *(page for path in others if (page := _read_page(path)) is not None)]
+
+
+class _Page:
+    """What one process counted and does."""
+
+    def __init__(self, pid: int, alive: bool, data: bytes) -> None:
+        self.pid = pid
+        self.alive = alive
+        self.counters = struct.unpack_from(f"<{len(COUNTERS)}d", data)
+        (length,) = _LENGTH.unpack_from(data, _DOING_AT)
+        start = _DOING_AT + _LENGTH.size
+        try:
+            self.doing: list[dict[str, Any]] = json.loads(data[start : start + length])
+        except ValueError:
+            self.doing = []  # read in the middle of a change
+
+
+class _OwnPage:
+    """The page of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._counters = dict.fromkeys(COUNTERS, 0.0)
+        self._doing: dict[int, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._map = _make_map(folder, self.name)
+
+    def add(self, counter: str, number: float) -> None:
+        with self._lock:
+            self._write(counter, self._counters[counter] + number)
+
+    def put(self, counter: str, number: float) -> None:
+        with self._lock:
+            self._write(counter, number)
+
+    def _write(self, counter: str, number: float) -> None:
+        self._counters[counter] = number
+        struct.pack_into("<d", self._map, 8 * COUNTERS.index(counter), number)
+
+    def begin(self, entry: dict[str, Any]) -> dict[str, Any] | None:
+        thread = threading.get_ident()
+        with self._lock:
+            before = self._doing.get(thread)
+            self._doing[thread] = {**(before or {}), **entry, "since": time.time()}
+            self._show()
+        return before
+
+    def end(self, before: dict[str, Any] | None) -> None:
+        thread = threading.get_ident()
+        with self._lock:
+            if before is None:
+                self._doing.pop(thread, None)
+            else:
+                self._doing[thread] = before
+            self._show()
+
+    def _show(self) -> None:
+        start = _DOING_AT + _LENGTH.size
+        entries = list(self._doing.values())
+        data = json.dumps(entries).encode()
+        while len(data) > _FILE_BYTES - start:
+            entries = entries[: len(entries) // 2]
+            data = json.dumps(entries).encode()
+        self._map[start : start + len(data)] = data
+        _LENGTH.pack_into(self._map, _DOING_AT, len(data))
+
+    def look(self) -> _Page:
+        return _Page(os.getpid(), True, bytes(self._map))
+
+
+def _make_map(folder: Path, name: str) -> Any:
+    """Return a map of a new file that others can read; memory of this process alone where it cannot be made."""
+    try:
+        _make_private(folder)
+        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.ftruncate(descriptor, _FILE_BYTES)
+        # Never closed: the lock says that this process lives. A child that was forked keeps it too, and is alive as well.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return mmap.mmap(descriptor, _FILE_BYTES)
+    except OSError as error:
+        _log.debug("what this process counts is not shown to others: %s", error)
+        return bytearray(_FILE_BYTES)
+
+
+def _read_page(path: Path) -> _Page | None:
+    try:
+        data = path.read_bytes()
+        pid = int(path.name.partition("-")[0])
+        return _Page(pid, _is_alive(pid), data.ljust(_FILE_BYTES, b"\0"))
+    except (OSError, ValueError, struct.error):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        # A zombie has ended; only Linux tells it from others here.
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0] != "Z"
+        )
+    except ProcessLookupError:
+        return False
+    except (OSError, IndexError):
+        return True
+
+
+def _list(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _folder(job: str) -> Path:
+    memory = Path("/dev/shm")  # noqa: S108 - a folder of the user's own is made in it, and checked
+    base = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    return base / f"wids-{os.getuid()}" / "jobs" / job
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder of a job.
+
+    Raises:
+        OSError: It cannot be made, or somebody else has made a folder above it.
+    """
+    mine = folder.parents[1]
+    mine.mkdir(mode=0o700, exist_ok=True)
+    status = mine.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{mine} is not this user's alone")
+    if not folder.exists():
+        _remove_left_behind(folder.parent)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _remove_left_behind(jobs: Path) -> None:
+    """Remove what jobs left whose processes were all killed."""
+    for job in _list(jobs):
+        with suppress(OSError):
+            if time.time() - job.stat().st_mtime > _LEFT_BEHIND_S and not any(_has_owner(path) for path in _list(job)):
+                shutil.rmtree(job, ignore_errors=True)
+
+
+def _has_owner(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _end_job(folder: Path, pid: int) -> None:
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
