@@ -111,6 +111,30 @@ class DiskCache:
             raise FetchError(f"{path}: the cached shard cannot be removed: {error.strerror}") from error
         raise FetchError(f"{path}: was not written by the cache, which leaves it alone; remove it yourself")
 
+    def prune(self) -> None:
+        """Remove what exceeds the limit, and what dead processes left unfinished."""
+        self.folder.check()
+        if not Path(self.folder.bookkeeping).is_dir():
+            return
+        remove_leftovers(Path(self.folder.bookkeeping))
+        with self.space.turn():
+            self.space.make_room(0)
+
+    def clear(self) -> None:
+        """Remove all that was written, but for the locks."""
+        self.folder.check()
+        bookkeeping = Path(self.folder.bookkeeping)
+        if not bookkeeping.is_dir():
+            return
+        remove_leftovers(bookkeeping)
+        with self.space.turn():
+            for shard in self.space.shards():
+                self.space.remove(shard)
+            self.space.forget()
+        for path in bookkeeping.glob("index/*"):
+            with suppress(OSError):
+                path.unlink()
+
     @contextmanager
     def scratch_file(self) -> Iterator[str]:
         """Give the path of a file that does not exist yet; remove what is there afterwards."""
@@ -200,7 +224,9 @@ class DiskCache:
             fill(part)
             status = part.status()
             path.parent.mkdir(parents=True, exist_ok=True)
-            record = Record(key.name, key.source, key.version, status.st_size, status.st_ino, key.label)
+            record = Record(
+                key.name, key.source, key.version, status.st_size, status.st_ino, status.st_mtime_ns, key.label
+            )
             with self.space.turn():
                 self.space.make_room(status.st_size)
                 # The record comes first: a file without one would be taken for somebody else's and never removed.
@@ -243,8 +269,8 @@ class DiskCache:
 
     def _write_record(self, key: CacheKey, record: Record) -> None:
         with PartFile(Path(self.folder.bookkeeping), key.id) as part:
+            # No fsync: one that a power failure cuts makes a file stay for ever, and nothing wrong.
             part.write(json.dumps(asdict(record)).encode())
-            part.finish()
             part.publish(Path(self._bookkeeping(key, ".json")))
 
     def _bookkeeping(self, key: CacheKey, suffix: str) -> str:

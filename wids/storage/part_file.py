@@ -98,17 +98,13 @@ class PartFile:
         return os.fstat(self._file.fileno())
 
     def publish(self, path: Path) -> None:
-        """Give the file its final name, in one step, in place of what has that name."""
+        """Give the file its final name, in one step, in place of what has that name.
+
+        A power failure may take the name, not the content: then the file is fetched again.
+        """
         self._path.rename(path)
         _unfinished.discard(self._path)
         self._is_published = True
-        # Without it the name may be lost in a power failure, though not the correctness.
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            with suppress(OSError):
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def remove_unfinished() -> None:

@@ -55,12 +55,14 @@ class Record:
     """Bytes of the file."""
     inode: int
     """Of the file; another one was put there by somebody else."""
+    mtime_ns: int
+    """Of the file, nanoseconds since the epoch; numbers of inodes are used again."""
     label: str
     """`CacheKey.label`, for people."""
 
     def describes(self, status: os.stat_result) -> bool:
         """Return whether the file with this status is the one that was written."""
-        return (self.size, self.inode) == (status.st_size, status.st_ino)
+        return (self.size, self.inode, self.mtime_ns) == (status.st_size, status.st_ino, status.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,12 @@ class CacheSpace:
                 removed += 1
         self._age(removed, len(there))
         return removed
+
+    def forget(self) -> None:
+        """Remove all counts."""
+        for path in [*Path(self._folder.bookkeeping).glob(f"*{_USES_SUFFIX}"), Path(self._place("removed"))]:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
 
     def announcement(self) -> Announcement:
         """Return a new place where this process says what it needs next; the folder is there."""

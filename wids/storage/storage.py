@@ -321,6 +321,34 @@ class Storage:
         key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
         return None if key is None else key.id
 
+    def count_ready(self, shards: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+        """Return how many of these shards are in the disk cache, and how many are read where they lie."""
+        in_place = sum(self.is_read_in_place(shard) for shard in shards)
+        there = {shard.id for shard in self.space.shards()}
+        return sum(self._try_cache_id(shard) in there for shard in shards), in_place
+
+    def _try_cache_id(self, shard: Mapping[str, Any]) -> str | None:
+        try:
+            return self.cache_id(shard)
+        except (WidsError, OSError):
+            return None  # it is not there; who opens it says why
+
+    def prune(self) -> None:
+        """Remove what exceeds the size of the cache, and what dead processes left unfinished.
+
+        Raises:
+            FetchError: The folder could hold what somebody else put there.
+        """
+        self._cache.prune()
+
+    def clear(self) -> None:
+        """Remove all that the cache wrote.
+
+        Raises:
+            FetchError: The folder could hold what somebody else put there.
+        """
+        self._cache.clear()
+
     def is_superseded(self, shard: Mapping[str, Any]) -> bool:
         """Tell whether a copy that was being made when a shard was opened is whole by now."""
         if shard["url"] not in self._copying:

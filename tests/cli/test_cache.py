@@ -1,0 +1,125 @@
+"""`widsindex cache` and `widsindex fetch`, on real folders and a real server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.storage.reading import shards as cached_shards
+from tests.storage.web_server import WebServer, web_server
+from tests.support import write_descriptor
+from wids.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Run = "Callable[..., tuple[int, str, str]]"
+
+
+@pytest.fixture
+def server(shards: list[str]) -> Iterator[WebServer]:
+    """Serves `shards`, each several kB large."""
+    with web_server() as running:
+        for name in shards:
+            running.objects[name] = Path(name).read_bytes()
+        yield running
+
+
+@pytest.fixture
+def remote(server: WebServer, shards: list[str]) -> str:
+    """A descriptor of remote shards."""
+    entries = [{"url": server.url(name), "nsamples": count} for name, count in zip(shards, (3, 0, 2), strict=True)]
+    return str(write_descriptor(Path("train.json"), entries))
+
+
+def test_fetch_fills_the_cache_and_ls_prune_and_clear_tend_it(remote: str, server: WebServer, run: Any) -> None:
+    assert run("cache", "ls")[1].startswith("0 shards, 0 B in ")
+    assert run("fetch", remote)[1].startswith("train.json: 3 of 3 shards are in ")
+    assert sum(server.bodies.values()) == 3
+    Storage().open({"url": server.url("shard-0000.tar")})
+    assert sum(server.bodies.values()) == 3
+    status, out, _ = run("cache", "ls")
+    assert status == 0
+    assert [line.split()[-1] for line in out.splitlines()[:-1]] == [server.url(f"shard-000{n}.tar") for n in range(3)]
+    assert "    1 uses" in out
+    assert out.splitlines()[-1].startswith("3 shards, 30.7 kB in ")
+    assert run("cache", "prune", "--to", "21kB")[1].startswith("removed 1 shards, 10.2 kB; 2 shards, 20.5 kB left in ")
+    assert len(cached_shards(Path(os.environ["WIDS_CACHE"]))) == 2
+    status, out, _ = run("cache", "clear")
+    assert (status, cached_shards(Path(os.environ["WIDS_CACHE"]))) == (0, [])
+    assert not list(Path(os.environ["WIDS_CACHE"]).rglob("*.widx"))
+
+
+def test_fetch_takes_some_of_the_shards_only(remote: str, server: WebServer, run: Any) -> None:
+    assert run("fetch", remote, "--shards", "1-2")[0] == 0
+    assert run("fetch", remote, "--shards", "2", "--cache-dir", "other")[0] == 0
+
+    assert server.bodies == {"shard-0001.tar": 1, "shard-0002.tar": 2}
+    assert len(list(Path("other").glob("shard-0002-*.tar"))) == 1
+
+
+@pytest.mark.parametrize("shards_text", ["x", "2-1", "0-3", "-1", "1-"])
+def test_shards_that_are_none_are_one_line(remote: str, run: Any, shards_text: str) -> None:
+    status, _, errors = run("fetch", remote, f"--shards={shards_text}")
+
+    assert status == 1
+    assert errors.startswith(f"widsindex: --shards is {shards_text!r}")
+    assert errors.count("\n") == 1
+
+
+def test_what_cannot_be_fetched_is_said_and_the_rest_comes(remote: str, server: WebServer, run: Any) -> None:
+    del server.objects["shard-0001.tar"]
+    status, out, _ = run("fetch", remote)
+
+    assert status == 1
+    assert "failed: " in out
+    assert "shard-0001.tar: is not there (404 Not Found)" in out
+    assert "2 of 3 shards are in" in out
+
+
+def test_fetch_says_when_the_cache_does_not_hold_all(remote: str, run: Any) -> None:
+    status, out, _ = run("fetch", remote, "--cache-size", "11kB")
+
+    assert status == 0
+    assert "1 of 3 shards are in" in out
+    assert "give a larger --cache-size" in out
+
+
+@pytest.mark.usefixtures("shards")
+def test_local_shards_need_no_fetching(run: Any) -> None:
+    status, out, _ = run("fetch", "shard-{0000..0002}.tar")
+
+    assert status == 0
+    assert "0 of 3 shards are in" in out
+    assert "3 are read where they lie" in out
+    assert not Path(os.environ["WIDS_CACHE"]).exists()
+
+
+def test_what_others_put_into_the_folder_stays(remote: str, run: Any) -> None:
+    folder = Path("mixed")
+    folder.mkdir()
+    shutil.copy("shard-0000.tar", folder / "mine.tar")
+    run("fetch", remote, "--cache-dir", "mixed")
+    run("cache", "prune", "--to", "1", "--cache-dir", "mixed")
+    run("fetch", remote, "--cache-dir", "mixed")
+    (victim,) = folder.glob("shard-0002-*.tar")
+    victim.unlink()
+    victim.write_bytes(b"mine too")
+    run("cache", "clear", "--cache-dir", "mixed")
+
+    assert sorted(path.name for path in folder.iterdir() if path.is_file()) == ["mine.tar", victim.name]
+
+
+@pytest.mark.parametrize("size", ["0", "many", "-3GB", "nan"])
+def test_a_size_that_is_none_is_one_line(run: Any, size: str) -> None:
+    status, _, errors = run("cache", "prune", f"--to={size}")
+
+    assert status == 1
+    assert (
+        errors
+        == f"widsindex: cache_size is {size!r}; it must be a number of bytes above 0, or a text such as '200GB'\n"
+    )

@@ -1,0 +1,97 @@
+"""`widsindex fetch`: shards into the disk cache, before a training needs them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from wids.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wids.storage import Storage
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "fetch",
+        help="fetch shards into the disk cache",
+        description="Fetch the shards of a dataset into the disk cache, as many as it may hold, so that a training finds "
+        "them there. Local ones that are read in place need no fetching.",
+        epilog="examples:\n"
+        "  widsindex fetch train.json\n"
+        "  widsindex fetch train.json --shards 0-99 --cache-dir /scratch/wids\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", help="descriptor, folder, pattern or shard")
+    parser.add_argument("--shards", metavar="A-B", help="the first and the last, counted from 0; or one (all)")
+    parser.add_argument("--cache-dir", metavar="DIR", help="cache folder ($WIDS_CACHE, or the private default)")
+    parser.add_argument(
+        "--cache-size", metavar="SIZE", help="bytes, or 200GB ($WIDS_CACHE_SIZE, or half of what is free)"
+    )
+    parser.add_argument("-w", "--workers", type=int, default=4, help="shards that are fetched at once (%(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fetch the shards; return the exit status."""
+    from tqdm import tqdm
+
+    from wids.descriptor import load_descriptor
+    from wids.storage import Storage, StorageOptions
+    from wids.storage.progress import in_words
+
+    if options.workers < 1:
+        raise ValueError(f"--workers is {options.workers}; it must be at least 1")
+    storage = Storage(StorageOptions(cache_dir=options.cache_dir, cache_size=options.cache_size, checksum="md5"))
+    shards = load_descriptor(options.file, fetch=storage.read).shards
+    chosen = shards if options.shards is None else shards[choose(options.shards, len(shards))]
+    with ThreadPoolExecutor(options.workers) as pool:
+        fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)
+        results = list(tqdm(fetched, "fetching", len(chosen), unit="shard", disable=None))
+    errors = [result for result in results if isinstance(result, Exception)]
+    for error in errors:
+        print(printable(f"failed: {error}"))
+    sizes = [result for result in results if isinstance(result, int)]
+    cached, in_place = storage.count_ready(chosen)
+    print(
+        printable(
+            f"{options.file}: {cached} of {len(chosen)} shards are in {storage.cache_dir}, {in_place} are read where they "
+            f"lie, {len(errors)} failed; {in_words(sum(sizes))} in all"
+        )
+    )
+    if cached + in_place + len(errors) < len(chosen):
+        print("the cache does not hold the rest; give a larger --cache-size, and the same to the training")
+    return int(bool(errors))
+
+
+def choose(text: str, number: int) -> slice:
+    """Return which of so many shards `A-B` or `A` means.
+
+    Raises:
+        ValueError: It is neither, or there are not so many.
+
+    Examples:
+        >>> choose("3-5", 10), choose("9", 10)
+        (slice(3, 6, None), slice(9, 10, None))
+    """
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if match is None:
+        raise ValueError(f"--shards is {text!r}; it must be two numbers such as 0-99, or one")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if not first <= last < number:
+        raise ValueError(f"--shards is {text!r}, but the shards are 0-{number - 1}")
+    return slice(first, last + 1)
+
+
+def _try_fetch(storage: Storage, shard: Mapping[str, Any]) -> int | Exception:
+    from wids.errors import WidsError
+
+    try:
+        return storage.make_ready(shard)
+    except (WidsError, OSError) as error:
+        return error
