@@ -57,6 +57,7 @@ def web_server() -> Iterator[WebServer]:
 
     class Answers(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             path = unquote(self.path.split("?", 1)[0])[1:]
