@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from wids.errors import ShardMismatchError, WidsError, redact
 from wids.index_files import IndexFiles
-from wids.storage import RangeSource
+from wids.storage import PerProcess, RangeSource
 from wids.tar import TarReader
 
 if TYPE_CHECKING:
@@ -70,6 +70,9 @@ class ShardCache:
         self._indexes = IndexFiles(storage)
         self.accesses = 0
         self.misses = 0
+        # What a forked child finds there was counted by its parent, and is shown by it.
+        self._before_fork = PerProcess(lambda: (self.accesses, self.misses))
+        self._before_fork.get()
         self._reset()
 
     def _reset(self) -> None:
@@ -119,8 +122,9 @@ class ShardCache:
         return self.storage.meter.totals()
 
     def _show_counts(self) -> None:
-        self.storage.meter.put("accesses", self.accesses)
-        self.storage.meter.put("misses", self.misses)
+        accesses, misses = self._before_fork.get()
+        self.storage.meter.put("accesses", self.accesses - accesses)
+        self.storage.meter.put("misses", self.misses - misses)
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -157,6 +161,7 @@ class ShardCache:
         with self._locks.setdefault((os.getpid(), shard % _NUM_LOCKS), threading.Lock()):
             reader = self._readers.get(shard)
             if reader is None:
+                self._before_fork.get()
                 self.misses += 1
                 self._show_counts()
                 self._drop_removed()

@@ -262,7 +262,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             KeyError: The sample has no such field; lists those that it has.
         """
         shard, position = self._find(index)
-        reader = self._cache.get(shard)
+        reader = self._cache.get(shard, index)
         try:
             return reader.open(position, _find_field(field, reader, position))
         except StaleIndexError:
@@ -317,7 +317,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
 
     def _read(self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None) -> dict[str, Any]:
         shard, position = self._find(index)
-        reader = self._cache.get(shard)
+        reader = self._cache.get(shard, index)
         if fields is None:
             wanted = self._filter
         else:

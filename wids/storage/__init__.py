@@ -14,6 +14,7 @@ mounts.py, process.py             which files are safe to map; what each process
 """
 
 from wids.storage.options import StorageOptions
+from wids.storage.process import PerProcess
 from wids.storage.ranges import RangeSource, ReadAhead
 from wids.storage.space import CachedShard, CacheSpace
 from wids.storage.storage import Storage, StoredShard
@@ -21,6 +22,7 @@ from wids.storage.storage import Storage, StoredShard
 __all__ = [
     "CacheSpace",
     "CachedShard",
+    "PerProcess",
     "RangeSource",
     "ReadAhead",
     "Storage",

@@ -22,6 +22,7 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ class Meter:
 
     def __init__(self, job: str | None = None) -> None:
         self._job = job or secrets.token_hex(8)
-        self._own = PerProcess(self._make_page)
+        self._own = PerProcess(partial(_OwnPage, _folder(self._job)))
         if job is None:
             # Only the process that began the job ends it; a fork's copy of this does nothing.
             weakref.finalize(self, _end_job, _folder(self._job), os.getpid())
@@ -107,14 +108,11 @@ class Meter:
     def in_flight(self) -> list[dict[str, Any]]:
         """Return what each thread of the job's processes is doing, the longest first; also of those that were killed."""
         found = [
-            {"pid": page.pid, "alive": page.alive, **entry, "seconds": round(time.time() - entry.pop("since"), 3)}
+            {"seconds": round(time.time() - entry.pop("since"), 3), "pid": page.pid, "alive": page.alive, **entry}
             for page in self._pages()
             for entry in page.doing
         ]
         return sorted(found, key=lambda entry: -entry["seconds"])
-
-    def _make_page(self) -> _OwnPage:
-        return _OwnPage(_folder(self._job))
 
     def _pages(self) -> list[_Page]:
         own = self._own.get()

@@ -49,7 +49,7 @@ class PartFile:
         self._unchecked_bytes = 0
 
     def __enter__(self) -> Self:
-        self._path, descriptor = _create_locked(self._folder, self._stem)
+        self._path, descriptor = create_locked(self._folder, self._stem, _PART_SUFFIX)
         _unfinished.add(self._path)
         self._file = os.fdopen(descriptor, "wb", buffering=0)
         self._is_published = False
@@ -145,23 +145,24 @@ def remove_leftovers(folder: Path) -> None:
                 os.close(descriptor)
 
 
-def _create_locked(folder: Path, stem: str) -> tuple[Path, int]:
+def create_locked(folder: Path, stem: str, suffix: str) -> tuple[Path, int]:
+    """Return the path and the descriptor of a new file that is locked while this process lives, or holds it open."""
     while True:
-        path = folder / f"{stem}-{secrets.token_hex(8)}{_PART_SUFFIX}"
+        path = folder / f"{stem}-{secrets.token_hex(8)}{suffix}"
         # 0o666 and not mkstemp's 0o600: the umask decides who may read what is published.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         if not _lock(descriptor) or os.fstat(descriptor).st_nlink:
             return path, descriptor
         os.close(descriptor)  # taken for a leftover between the two calls, and removed
 
 
 def _lock(descriptor: int) -> bool:
+    """Lock a new file; tell whether this file system has locks."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Waits for who looks whether it is a leftover, which takes a moment.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:
         if error.errno in {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}:
-            return False  # this file system has no locks
-        if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
-            return True  # held by who takes it for a leftover; gone in a moment
+            return False
         raise
     return True

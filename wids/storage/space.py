@@ -2,7 +2,7 @@
 
     FOLDER/.wids/space.lock     held while files are counted, removed and published
     FOLDER/.wids/ID.uses        a byte for each opening of a shard, its time the last one; stays when the shard goes
-    FOLDER/.wids/RANDOM.ahead   names of the shards that a process needs next, locked while that one lives
+    FOLDER/.wids/next-RANDOM.ahead   names of the shards that a process needs next, locked while that one lives
 
 Training walks over all shards in each epoch. Where they do not all fit, the one that was not used for longest is the one
 that comes next, so that removing it, as LRU does, hits next to nothing. What came last goes first here: those that are
@@ -17,11 +17,12 @@ import fcntl
 import json
 import logging
 import os
-import secrets
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from wids.storage.part_file import create_locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -294,10 +295,7 @@ class Announcement:
     """
 
     def __init__(self, folder: CacheFolder) -> None:
-        self._path = Path(folder.bookkeeping, secrets.token_hex(8) + _AHEAD_SUFFIX)
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        with suppress(OSError):  # without locks it stays until somebody takes it for left behind
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._path, self._descriptor = create_locked(Path(folder.bookkeeping), "next", _AHEAD_SUFFIX)
 
     def tell(self, shard_ids: Iterable[str]) -> None:
         """Say which shards are needed, the next one first; in place of what was said before."""

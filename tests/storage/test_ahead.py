@@ -1,0 +1,214 @@
+"""Shards that are fetched before they are needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import wids
+from tests.storage.reading import is_running, shards, unfinished, wait_until
+from tests.storage.web_server import WebServer, hold, status
+from tests.support import sample_members, write_tar
+from wids.errors import FetchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PER_SHARD = 5
+
+
+@pytest.fixture
+def entries(server: WebServer, tmp_path: Path) -> list[dict[str, Any]]:
+    """Twelve remote shards of five samples."""
+    found = []
+    for number in range(12):
+        path = write_tar(tmp_path / f"{number:02d}.tar", sample_members(PER_SHARD, first=PER_SHARD * number))
+        server.objects[path.name] = path.read_bytes()
+        found.append({"url": server.url(path.name), "nsamples": PER_SHARD, "filesize": path.stat().st_size})
+    return found
+
+
+@pytest.fixture
+def dataset(entries: list[dict[str, Any]], cache_dir: Path) -> Iterator[wids.ShardListDataset]:
+    with wids.ShardListDataset(entries, cache_dir=str(cache_dir), transformations=[]) as opened:
+        yield opened
+
+
+def asked_for(server: WebServer) -> set[str]:
+    return {target[1:] for target, _ in server.requests}
+
+
+@pytest.mark.parametrize("shards_ahead", [1, 3])
+def test_the_next_shard_is_asked_for_before_this_one_is_read_to_its_end(
+    server: WebServer, dataset: wids.ShardListDataset, shards_ahead: int
+) -> None:
+    plain = list(wids.ShardListSampler(dataset))
+    sampler = wids.ShardListSampler(dataset, shards_ahead=shards_ahead)
+    order = list(dict.fromkeys(index // PER_SHARD for index in plain))
+    seen: list[int] = []
+    for index in sampler:
+        place = order.index(index // PER_SHARD)
+        if len(seen) % PER_SHARD == PER_SHARD - 1:  # the last of its shard; the next one is read by nobody yet
+            for ahead in order[place + 1 : place + 1 + shards_ahead]:
+                wait_until(lambda name=f"{ahead:02d}.tar": name in asked_for(server))  # type: ignore[misc]
+        assert dataset.read(index)[".txt"] == b"text of %d" % index
+        seen.append(index)
+
+    assert seen == plain
+    assert set(server.bodies.values()) == {1}
+
+
+def test_no_more_is_fetched_than_the_cache_can_hold(
+    server: WebServer, entries: list[dict[str, Any]], cache_dir: Path
+) -> None:
+    size = entries[0]["filesize"]
+    with wids.ShardListDataset(entries, cache_dir=str(cache_dir), cache_size=3 * size, lru_size=1) as dataset:
+        sampler = wids.ShardListSampler(dataset, shards_ahead=10)
+        most = 0
+        for index in sampler:
+            assert dataset.read(index)[".txt"] == b"text of %d" % index
+            most = max(most, len(shards(cache_dir)))
+
+    assert most <= 3
+    assert set(server.bodies.values()) == {1}  # nothing was removed before it was read
+
+
+def test_an_error_surfaces_in_the_read_that_needs_the_shard(server: WebServer, dataset: wids.ShardListDataset) -> None:
+    server.behaviours["05.tar"] = [status(404)] * 100
+    failed = set()
+    for index in wids.ShardListSampler(dataset, shards_ahead=3):
+        try:
+            dataset.read(index)
+        except FetchError as error:
+            assert "05.tar: is not there (404" in str(error)
+            failed.add(index // PER_SHARD)
+
+    assert failed == {5}
+
+
+def test_the_process_that_reads_has_no_thread_and_no_lock_of_it(
+    server: WebServer, dataset: wids.ShardListDataset, cache_dir: Path
+) -> None:
+    """A fork while a shard is being fetched ahead."""
+    started, go_on = threading.Event(), threading.Event()
+    server.behaviours["07.tar"] = [hold(started, go_on, 1000)]
+    threads = threading.active_count()
+    dataset.prefetch([7])
+    assert started.wait(60)
+    assert threading.active_count() <= threads + 1  # the server's own
+    child = os.fork()
+    if not child:
+        os._exit(int(dataset.read(0)[".txt"] != b"text of 0"))
+    assert os.waitpid(child, 0)[1] == 0
+    go_on.set()
+
+    assert dataset.read(35)[".txt"] == b"text of 35"
+    assert server.bodies["07.tar"] == 0  # the answer that was held, and no other
+    assert not unfinished(cache_dir)
+
+
+def test_closing_ends_the_process_and_leaves_nothing_unfinished(
+    server: WebServer, dataset: wids.ShardListDataset, cache_dir: Path
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    server.behaviours["03.tar"] = [hold(started, go_on, 1000)]
+    before = children()
+    dataset.prefetch([3])
+    assert started.wait(60)
+    wait_until(lambda: unfinished(cache_dir))
+    assert len(children() - before) == 1
+    dataset.close()
+
+    assert children() == before
+    assert not unfinished(cache_dir)
+    go_on.set()
+    assert dataset.read(15)[".txt"] == b"text of 15"
+
+
+def children() -> set[str]:
+    return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
+
+
+def test_it_ends_when_the_one_who_told_it_is_killed(
+    entries: list[dict[str, Any]], server: WebServer, cache_dir: Path
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    server.behaviours["03.tar"] = [hold(started, go_on, 1000)]
+    code = (
+        "import os, sys, time, wids\n"
+        f"ds = wids.ShardListDataset({entries!r}, cache_dir={str(cache_dir)!r})\n"
+        "ds.prefetch([3])\n"
+        "if os.fork() == 0:\n"  # holds the pipe too
+        "    time.sleep(600)\n"
+        "time.sleep(600)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True
+    )
+    try:
+        assert started.wait(60)
+        (helper,) = [pid for pid in running_with("wids.storage.ahead") if f"\0{ROOT}\0".encode() in command(pid)]
+        process.kill()
+        process.wait()
+        wait_until(lambda: not is_running(helper))
+        assert not unfinished(cache_dir)
+    finally:
+        go_on.set()
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def running_with(text: str) -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if text.encode() in command(int(path.name))]
+
+
+def command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_local_shards_are_read_ahead_where_they_lie(tmp_path: Path, cache_dir: Path) -> None:
+    paths = [str(write_tar(tmp_path / f"{n}.tar", sample_members(3, first=3 * n))) for n in range(4)]
+    with wids.ShardListDataset([(path, 3) for path in paths], cache_dir=str(cache_dir)) as dataset:
+        assert [dataset.key(index) for index in wids.ShardListSampler(dataset, shards_ahead=2)]
+
+    assert not shards(cache_dir)
+
+
+def test_what_cannot_cross_to_another_process_is_a_warning(
+    entries: list[dict[str, Any]], cache_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = wids.ShardListDataset(
+        entries, cache_dir=str(cache_dir), localname=lambda url: url.rpartition("/")[2], transformations=[]
+    )
+    for index in wids.ShardListSampler(dataset, shards_ahead=2):
+        assert dataset.read(index)[".txt"] == b"text of %d" % index
+
+    assert [record.message[:36] for record in caplog.records] == ["shards are not fetched ahead, but wh"]
+
+
+def test_a_person_at_a_terminal_is_told_once(
+    dataset: wids.ShardListDataset, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WIDS_VERBOSE", "1")
+    dataset.prefetch([0, 1])
+    dataset.prefetch([1, 2])
+    dataset.read(20)
+    assert capfd.readouterr().err.splitlines()[0] == "wids: first batches need 2 shards, 41.0 kB"
+
+
+def test_nobody_is_told_where_nobody_looks(dataset: wids.ShardListDataset, capfd: pytest.CaptureFixture[str]) -> None:
+    dataset.prefetch([0, 1])
+    dataset.read(20)
+    dataset.close()
+
+    assert capfd.readouterr() == ("", "")

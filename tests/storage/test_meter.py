@@ -1,0 +1,217 @@
+"""What all processes of a job count and are doing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import wids
+from tests.storage.reading import wait_until
+from tests.storage.web_server import WebServer, hold, status
+from tests.support import sample_members, write_tar
+from wids.storage import meter as meters
+from wids.storage.meter import Meter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def _own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meters, "_folder", lambda job: tmp_path / "memory" / "jobs" / job)
+    (tmp_path / "memory").mkdir(mode=0o700)
+
+
+@pytest.fixture
+def entries(server: WebServer, tmp_path: Path) -> list[dict[str, Any]]:
+    """Six remote shards of five samples."""
+    found = []
+    for number in range(6):
+        path = write_tar(tmp_path / f"{number}.tar", sample_members(5, first=5 * number))
+        server.objects[path.name] = path.read_bytes()
+        found.append({"url": server.url(path.name), "nsamples": 5})
+    return found
+
+
+def test_one_process_counts_what_it_does(server: WebServer, entries: list[dict[str, Any]], cache_dir: Path) -> None:
+    server.behaviours["1.tar"] = [status(503)]
+    dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir), transformations=[], lru_size=1)
+    for index in (0, 1, 5, 0):
+        dataset.read(index)
+    stats = dataset.stats()
+    size = len(server.objects["0.tar"])
+
+    assert stats.pop("seconds_waited") > 0.2  # the wait before the second attempt
+    assert stats == {
+        "accesses": 4,
+        "hits": 1,
+        "misses": 3,
+        "fetches": 2,
+        "cache_hits": 1,
+        "bytes_fetched": 2 * size,
+        "bytes_mapped": 3 * size,
+        "requests": 0,
+        "retries": 1,
+        "replacements": 0,
+        "index_builds": 2,
+    }
+
+
+def test_ranges_are_counted_as_requests(server: WebServer, entries: list[dict[str, Any]], cache_dir: Path) -> None:
+    server.has_ranges = True
+    dataset = wids.ShardListDataset(entries, access="range", cache_dir=str(cache_dir), transformations=[])
+    dataset.read(0)
+
+    assert dataset.stats()["requests"] == len(server.requests)
+    assert dataset.stats()["bytes_fetched"] == server.num_bytes
+
+
+def test_replacements_are_counted(tmp_path: Path) -> None:
+    members = [(f"{n}.json", b"{}" if n else b"{bad") for n in range(3)]
+    shard = str(write_tar(tmp_path / "a.tar", members))
+    dataset = wids.ShardListDataset([(shard, 3)], on_error="replace")
+
+    assert dataset[0]["__index__"] == 1
+    assert dataset.stats()["replacements"] == 1
+
+
+def _read_some(dataset: Any) -> None:
+    for index in range(0, 30, 5):
+        dataset.read(index)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_all_processes_are_summed(entries: list[dict[str, Any]], cache_dir: Path, method: Any) -> None:
+    dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir), transformations=[])
+    dataset.read(0)
+    context: Any = multiprocessing.get_context(method)
+    workers = [context.Process(target=_read_some, args=(dataset,)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    stats = dataset.stats()
+
+    assert stats["fetches"] + stats["cache_hits"] == stats["misses"] >= 11
+    assert (stats["fetches"], stats["accesses"]) == (6, stats["misses"] + stats["hits"])
+
+
+def _read_one(dataset: Any, index: int) -> None:
+    dataset.read(index)
+
+
+def test_what_each_process_is_doing_is_seen_also_when_it_was_killed(
+    server: WebServer, entries: list[dict[str, Any]], cache_dir: Path
+) -> None:
+    dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir), transformations=[])
+    assert dataset.in_flight() == []
+    started, go_on = threading.Event(), threading.Event()
+    server.behaviours["3.tar"] = [hold(started, go_on, 1000)]
+    context: Any = multiprocessing.get_context("spawn")
+    worker = context.Process(target=_read_one, args=(dataset, 17))
+    worker.start()
+    assert started.wait(60)
+    wait_until(dataset.in_flight)
+    (doing,) = dataset.in_flight()
+    assert doing.pop("seconds") >= 0
+    assert doing == {"pid": worker.pid, "alive": True, "what": "fetch", "shard": server.url("3.tar"), "index": 17}
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.join()
+
+    assert [(entry["alive"], entry["what"], entry["index"]) for entry in dataset.in_flight()] == [(False, "fetch", 17)]
+    go_on.set()
+
+
+def test_threads_are_shown_each_for_itself() -> None:
+    meter = Meter()
+    shown: list[Any] = []
+    go_on = threading.Event()
+
+    def work() -> None:
+        with meter.doing("one thing", index=1), meter.doing("part of it"):
+            go_on.wait(60)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    with meter.doing("another"):
+        wait_until(lambda: len(meter.in_flight()) == 2)
+        shown = sorted((entry["what"], entry.get("index")) for entry in meter.in_flight())
+    go_on.set()
+    thread.join()
+
+    assert shown == [("another", None), ("part of it", 1)]
+    assert meter.in_flight() == []
+
+
+@pytest.mark.usefixtures("_own_memory")
+def test_a_job_goes_with_its_first_process_and_leftovers_with_the_next(tmp_path: Path) -> None:
+    jobs = tmp_path / "memory" / "jobs"
+    first = Meter()
+    first.add("misses")
+    copy = pickle.loads(pickle.dumps(first))
+    copy.add("misses", 2)
+    assert copy.totals()["misses"] == first.totals()["misses"] == 3
+    (folder,) = jobs.iterdir()
+    del copy
+    assert folder.exists()
+    pid = os.fork()
+    if not pid:
+        killed = Meter()
+        killed.add("misses")
+        os._exit(0)  # as if it was killed: nothing is tidied up
+    os.waitpid(pid, 0)
+    left = next(path for path in jobs.iterdir() if path != folder)
+    os.utime(left, (time.time() - 3600,) * 2)
+    os.utime(folder, (time.time() - 3600,) * 2)
+    second = Meter()
+    second.add("misses")
+
+    assert not left.exists()
+    assert folder.exists()  # its process lives
+    del first
+    assert not folder.exists()
+
+
+@pytest.mark.usefixtures("_own_memory")
+def test_where_no_folder_can_be_made_each_counts_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "memory").rmdir()
+    (tmp_path / "memory").write_bytes(b"")
+    meter = Meter()
+    meter.add("retries", 2)
+
+    assert meter.totals()["retries"] == 2
+
+
+@pytest.mark.usefixtures("_own_memory")
+def test_a_folder_that_others_may_enter_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "memory").chmod(0o755)
+    meter = Meter()
+    meter.add("retries", 2)
+
+    assert meter.totals()["retries"] == 2
+    assert not list((tmp_path / "memory").iterdir())
+
+
+def test_more_threads_than_fit_are_cut_and_never_garbled() -> None:
+    meter = Meter()
+    go_on = threading.Event()
+
+    def work(number: int) -> None:
+        with meter.doing("wait", shard="x" * 500, index=number):
+            go_on.wait(60)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(60)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(meter.in_flight()) >= 10)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert meter.in_flight() == []
