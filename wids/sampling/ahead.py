@@ -64,6 +64,12 @@ class ShardsAhead:
             self._told = upcoming
             self._dataset.prefetch(upcoming)
 
+    def next_change(self, step: int) -> int:
+        """Return the first step behind this one that may need other shards than those told of as being read."""
+        ends = (piece[0] + piece[2] - piece[1] for piece in self._reading)
+        begins = (piece[0] for piece in islice(self._later, 1))
+        return max(step + 1, min((*ends, *begins), default=step + 1))
+
     def _pull(self) -> bool:
         """Look one piece further; False at the end."""
         piece = next(self._pieces, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_left
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -63,11 +64,18 @@ class LaneSampler(EpochSampler):
         ahead = self._look_ahead(share, first, self._open(walk.epoch)[1]) if self.shards_ahead and walk.total else None
         done = 0
         for block in share.indices(order.read, self._open(walk.epoch)[1].read):
-            if ahead is not None:
-                ahead.reach(share.step_after(done), share.step_after(done + block.size) + 1)
+            place = 0
+            while place < block.size:
+                stop = block.size
+                if ahead is not None:
+                    step = share.step_after(done + place)
+                    ahead.reach(step, step + 1)
+                    later = range(done + place + 1, done + stop)
+                    stop = later.start - done + bisect_left(later, ahead.next_change(step), key=share.step_after)
+                indices = block[place:stop] + first
+                place = stop
+                yield seed_indices(indices, self.seed, walk.epoch) if self.sample_seeds else indices.tolist()
             done += block.size
-            indices = block + first
-            yield seed_indices(indices, self.seed, walk.epoch) if self.sample_seeds else indices.tolist()
 
     def _look_ahead(self, share: Share, first: int, order: Order) -> ShardsAhead:
         def pieces(lane: int) -> Iterator[Piece]:

@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -65,7 +66,8 @@ class FetchAhead:
         if self._process is None:
             return
         try:
-            self._write(_frame([{key: shard.get(key) for key in ("url", "filesize", "md5sum")} for shard in shards]))
+            wanted = [{key: shard.get(key) for key in ("url", "filesize", "md5sum")} for shard in shards]
+            self._write(_frame((time.time_ns(), wanted)))
         except OSError as error:
             self._give_up(error)
 
@@ -100,15 +102,17 @@ def _end(process: subprocess.Popen[bytes], pid: int) -> None:
 
 
 class _Wishes:
-    """The latest list of shards that came over the pipe."""
+    """The latest list of shards that came over the pipe, and since when each has been wanted."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._shards: list[dict[str, Any]] | None = None
+        self._since: dict[str, int] = {}
 
-    def put(self, shards: list[dict[str, Any]]) -> None:
+    def put(self, told_ns: int, shards: list[dict[str, Any]]) -> None:
         with self._changed:
             self._shards = shards
+            self._since = {shard["url"]: self._since.get(shard["url"], told_ns) for shard in shards}
             self._changed.notify()
 
     def take(self) -> list[dict[str, Any]]:
@@ -118,6 +122,10 @@ class _Wishes:
                 self._changed.wait()
             shards, self._shards = self._shards, None
             return shards
+
+    def since(self, shard: Mapping[str, Any]) -> int | None:
+        """Return since when a shard has been wanted, nanoseconds since the epoch; None where it is no longer."""
+        return self._since.get(shard["url"])
 
 
 def serve() -> None:
@@ -142,19 +150,20 @@ def serve() -> None:
 
 
 def _listen(pipe: BinaryIO, wishes: _Wishes, done: threading.Event) -> None:
-    while (shards := _read_frame(pipe)) is not None:
-        wishes.put(shards)
+    while (message := _read_frame(pipe)) is not None:
+        wishes.put(*message)
     done.set()
 
 
 def _fetch_wishes(storage: Storage, wishes: _Wishes) -> None:
     plan = _Plan(storage)
     running: set[str] = set()
-    wanted: set[str] = set()
 
     def fetch(shard: dict[str, Any]) -> None:
         try:
-            if shard["url"] in wanted:
+            since = wishes.since(shard)
+            # One that was opened since then is there, or has been and is no longer needed: the reader was faster.
+            if since is not None and not storage.was_opened_after(shard, since):
                 plan.note_size(shard, storage.make_ready(shard))
         except (WidsError, OSError) as error:
             _log.debug("not fetched ahead: %s", error)
@@ -165,10 +174,7 @@ def _fetch_wishes(storage: Storage, wishes: _Wishes) -> None:
         while True:
             shards = wishes.take()
             plan.announce(shards)
-            fitting = plan.fitting(shards)
-            wanted.clear()
-            wanted.update(shard["url"] for shard in fitting)
-            for shard in fitting:
+            for shard in plan.fitting(shards):
                 if shard["url"] not in running:
                     running.add(shard["url"])
                     pool.submit(fetch, shard)

@@ -139,6 +139,13 @@ class CacheSpace:
             finally:
                 os.close(descriptor)
 
+    def used_ns(self, shard_id: str) -> int:
+        """Return when a shard was opened last, nanoseconds since the epoch; 0 where it never was."""
+        try:
+            return os.stat(self._place(shard_id + _USES_SUFFIX)).st_mtime_ns  # noqa: PTH116 - as below
+        except OSError:
+            return 0
+
     def shards(self) -> list[CachedShard]:
         """Return all that the cache wrote and that is there."""
         try:

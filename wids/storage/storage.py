@@ -321,6 +321,11 @@ class Storage:
         key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
         return None if key is None else key.id
 
+    def was_opened_after(self, shard: Mapping[str, Any], time_ns: int) -> bool:
+        """Tell whether a process has opened the cached copy of a shard since then, nanoseconds since the epoch."""
+        shard_id = self.cache_id(shard)
+        return shard_id is not None and self.space.used_ns(shard_id) > time_ns
+
     def count_ready(self, shards: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
         """Return how many of these shards are in the disk cache, and how many are read where they lie."""
         in_place = sum(self.is_read_in_place(shard) for shard in shards)
