@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit others bench-old bench-open bench-samplers test-frameworks soak clean
+.PHONY: help demo test lint types layers unit others bench-old bench-open bench-samplers test-frameworks test-servers soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -48,8 +48,13 @@ test-frameworks: $(READY)  ## Lightning, Accelerate and Hugging Face's Trainer o
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
 	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py $(ARGS)
 
-soak: $(READY)  ## jobs that torchrun starts: every number of ranks and workers, started in every way
-	WIDS_SOAK=1 $(BIN)/python -m pytest tests/sampling $(ARGS)
+test-servers: $(READY)  ## nginx, and S3 as moto serves it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[servers]'
+	command -v nginx || apt-get install -q -y --no-install-recommends nginx-light
+	WIDS_SERVERS=1 $(BIN)/python -m pytest tests/storage/test_servers.py $(ARGS)
+
+soak: $(READY)  ## jobs that torchrun starts in every way; processes that are killed at any moment
+	WIDS_SOAK=1 $(BIN)/python -m pytest tests/sampling tests/storage/test_kill.py $(ARGS)
 
 bench-border: $(READY)  ## where looking at every block for headers stops to pay
 	$(BIN)/python benchmarks/scan_border.py

@@ -83,7 +83,7 @@ class ObjectStores:
             if start >= stop:
                 data = b""
             elif refuses_others:
-                data = file._fetch_range(start, stop)  # noqa: SLF001 - what its drivers implement for block caches
+                data = _fetch_unchanged(file, start, stop, location)
             else:
                 data = file_system.cat_file(path, start=start, end=stop)
         if len(data) != stop - start:
@@ -127,6 +127,15 @@ class ObjectStores:
         return self._file_systems.setdefault(store, file_system), path
 
 
+def _fetch_unchanged(file: Any, start: int, stop: int, location: Location) -> Any:
+    try:
+        return file._fetch_range(start, stop)  # noqa: SLF001 - what drivers implement for fsspec's block caches
+    except OSError as error:
+        if type(error).__name__ == "FileExpired":  # of s3fs, which need not be installed
+            raise FetchError(f"{location.name}: has changed since it was opened; open the dataset again") from None
+        raise
+
+
 def object_info(file_system: Any, path: str, location: Location) -> dict[str, Any]:
     """Return what the store says about an object now.
 
@@ -150,6 +159,8 @@ def store_errors(location: Location) -> Iterator[None]:
     """Turn a driver's errors into those of a transport."""
     try:
         yield
+    except FetchError:
+        raise
     except _PERMANENT as error:
         raise FetchError(
             f"{location.name}: cannot be opened: {describe(error, location)}; are URL and storage_options right?"
