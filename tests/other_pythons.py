@@ -15,12 +15,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-TOOLS = ("hypothesis", "pytest", "pytest-timeout", "zstandard")
+TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "zstandard")
 TESTS = ("tests/tar", "tests/descriptor", "tests/storage", "tests/cli", "tests/tools", "tests/test_indexed.py")
-LONG = ("tests/tar/test_properties.py", "tests/tar/test_limits.py", "tests/storage/test_disk_cache.py")
+LONG = (
+    "tests/tar/test_properties.py", "tests/tar/test_limits.py", "tests/storage/test_disk_cache.py",
+    "tests/storage/test_space.py", "tests/storage/test_kill.py",
+)  # fmt: skip
 """What they find does not depend on the version."""
 OPTIONS = (
-    "-q", "-p", "no:cacheprovider", "--no-header", "-m", "not needs_torch", *(f"--ignore={path}" for path in LONG)
+    "-q", "-n", "2", "-p", "no:cacheprovider", "--no-header", "-m", "not needs_torch", *(f"--ignore={path}" for path in LONG)
 )  # fmt: skip
 
 

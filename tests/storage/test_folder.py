@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from wids.errors import FetchError
+from wids.storage import folder as folder_module
 from wids.storage.folder import CacheFolder
 
 
@@ -91,3 +92,20 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(FetchError, match=r"file/cache: .*WIDS_CACHE"):
         CacheFolder(str(tmp_path / "file" / "cache")).make()
+
+
+def test_hosts_that_share_a_folder_have_each_their_own_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(folder_module, "is_on_network", lambda path: path == str(tmp_path))
+    names = []
+    for host in ("node-1", "node-2.local"):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        folder_module._own_parts.clear()
+        names += [CacheFolder(str(tmp_path / "new" / "cache")).path for _ in range(2)]
+
+    assert names == [
+        str(tmp_path / "new" / "cache" / host) for host in ("node-1", "node-1", "node-2.local", "node-2.local")
+    ]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert "is on a network file system; this host keeps its shards in" in caplog.text

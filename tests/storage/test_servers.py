@@ -92,7 +92,7 @@ def urls_of(address: str, data: dict[str, bytes]) -> list[str]:
     return [f"{address}/{urllib.request.pathname2url(name)}" for name in data]
 
 
-def read_whole(entries: list[dict[str, Any]], **options: Any) -> list[dict[str, bytes]]:
+def read_whole(entries: Any, **options: Any) -> list[dict[str, bytes]]:
     dataset = wids.ShardListDataset(entries, transformations=[], **options)
     order = random.Random(5).sample(range(len(dataset)), len(dataset))
     samples = dataset.__getitems__(order)

@@ -1,18 +1,24 @@
 """The cache folder: which one it is, whether it is safe to use, and how much room its disk has.
 
-Nothing is made before something is written.
+Nothing is made before something is written. A folder on a network file system is shared by hosts, between which locks may
+not work and a removed file may vanish under a reader: each host has a folder of its own in it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from wids.errors import FetchError
-from wids.storage.names import BOOKKEEPING
+from wids.storage.mounts import is_on_network
+from wids.storage.names import BOOKKEEPING, readable_stem
+
+_log = logging.getLogger(__name__)
 
 _MARGIN_BYTES = 256 << 20
 _MARGIN_SHARE = 0.01
@@ -35,7 +41,7 @@ class CacheFolder:
     def path(self) -> str:
         """Absolute path; it may not exist yet."""
         chosen = self._cache_dir or os.environ.get("WIDS_CACHE")
-        return _absolute(chosen) if chosen else self._private_path()
+        return _own_part(_absolute(chosen)) if chosen else self._private_path()
 
     @property
     def bookkeeping(self) -> str:
@@ -91,6 +97,28 @@ class CacheFolder:
     def _private_path() -> str:
         node = os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()
         return os.path.join(_absolute(node), f"wids-{os.getuid()}")  # noqa: PTH118 - as above
+
+
+_own_parts: dict[str, str] = {}
+"""What was found for each folder; a plain dict, so that neither threads nor forks can trip over it."""
+
+
+def _own_part(path: str) -> str:
+    """Return the folder, or where other hosts may use it too, the one of this host in it."""
+    found = _own_parts.get(path)
+    if found is None:
+        found = path
+        if is_on_network(_nearest_that_exists(path)):
+            found = os.path.join(path, readable_stem(socket.gethostname()))  # noqa: PTH118 - as above
+            _log.warning("%s: is on a network file system; this host keeps its shards in %s", path, found)
+        _own_parts[path] = found
+    return found
+
+
+def _nearest_that_exists(path: str) -> str:
+    while not os.path.exists(path) and path != os.path.dirname(path):  # noqa: PTH110, PTH120 - as above
+        path = os.path.dirname(path)  # noqa: PTH120 - as above
+    return path
 
 
 def _absolute(path: str) -> str:
