@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit others bench-old bench-open bench-samplers test-frameworks test-servers soak clean
+.PHONY: help demo test lint types layers unit others bench-old bench-open bench-remote bench-samplers test-frameworks test-servers soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ bench-old: $(READY)  ## compare with wids 0.1.11 on the same shards, in one run
 
 bench-open: $(READY)  ## what opening a shard costs: scanned, through its index, in memory
 	$(BIN)/python benchmarks/open_shard.py
+
+bench-remote: $(READY)  ## fetching ahead, byte ranges, and a cache smaller than the data
+	$(BIN)/python benchmarks/remote.py
 
 bench-samplers: $(READY)  ## 100,000 shards and 1e9 samples on 64 ranks
 	$(BIN)/python benchmarks/sampler_scale.py
