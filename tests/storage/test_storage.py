@@ -203,18 +203,25 @@ def test_storage_options_are_not_shown() -> None:
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     url=st.text(max_size=30)
-    | st.from_regex(r"(pipe:|file:|http://|https://|s3://|zip://|dir://|ftp://\.|memory://)[!-~]{0,20}", fullmatch=True)
+    | st.from_regex(
+        r"(pipe:|file:|http://|https://|s3://|zip://|dir://|ftp://\.|memory://)[!-~]{0,20}", fullmatch=True
+    ),
+    access=st.sampled_from(["download", "range", "auto"]),
+    cache_local=st.booleans(),
 )
 def test_no_url_starts_a_process_or_writes_outside_the_cache(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, access: Any, cache_local: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **_: pytest.fail(f"started {args}"))
     monkeypatch.setattr("socket.socket.connect", refuse_connection)
     inside = tmp_path / "cache"
-    opened = Storage(StorageOptions(cache_dir=str(inside)), retry=type(QUICK)(attempts=1))
+    options = StorageOptions(cache_dir=str(inside), access=access, cache_local=cache_local)
+    opened = Storage(options, retry=type(QUICK)(attempts=1))
 
     with pytest.raises(WidsError):
         opened.open({"url": url})
+    with pytest.raises(WidsError):
+        opened.make_ready({"url": url})
 
     assert [path for path in tmp_path.iterdir() if path != inside] == []
     assert not shards(inside)

@@ -1,0 +1,65 @@
+"""What a person sees of transfers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wids.storage.progress import in_words
+
+if TYPE_CHECKING:
+    from tests.storage.web_server import WebServer
+
+ROOT = Path(__file__).parents[2]
+LARGE = 70_000_000
+
+
+def test_a_large_download_has_a_bar_on_a_terminal(server: WebServer, tmp_path: Path) -> None:
+    shown = watch(server, tmp_path)
+
+    assert f"wids: fetching shards into {tmp_path}" in shown
+    assert "large.tar: " in shown
+    assert "B/s]" in shown
+    assert "small.tar: " not in shown
+
+
+def test_a_terminal_that_wants_silence_has_it(server: WebServer, tmp_path: Path) -> None:
+    assert watch(server, tmp_path, WIDS_VERBOSE="0") == ""
+
+
+def watch(server: WebServer, cache: Path, **environment: str) -> str:
+    """Return what two downloads write to a terminal."""
+    server.objects |= {"large.tar": bytes(LARGE), "small.tar": bytes(1000)}
+    code = (
+        "from wids.storage import Storage, StorageOptions\n"
+        f"storage = Storage(StorageOptions(cache_dir={str(cache)!r}))\n"
+        f"for name in ('small.tar', 'large.tar'): storage.open({{'url': {server.address + '/'!r} + name}})\n"
+    )
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=theirs, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:
+        pass  # EIO: the other end is closed
+    os.close(ours)
+    assert process.wait() == 0
+    return shown.decode()
+
+
+def test_sizes_are_written_for_people() -> None:
+    assert [in_words(size) for size in (0, 999, 1000, 1_500_000, 8_100_000_000, 3e15)] == [
+        "0 B", "999 B", "1.0 kB", "1.5 MB", "8.1 GB", "3000.0 TB",
+    ]  # fmt: skip
