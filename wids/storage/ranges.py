@@ -244,7 +244,7 @@ class ReadAhead:
         self.name = source.name
         self.identity = source.identity
         self._source = source
-        self._view, self._base = source.window(0, HEAD_BYTES)
+        self._last = source.window(0, HEAD_BYTES)
         self._ahead = _LEAST_AHEAD_BYTES
 
     def is_removed(self) -> bool:
@@ -253,13 +253,14 @@ class ReadAhead:
 
     def window(self, start: int, stop: int) -> Window:
         """Return the bytes `[start, stop)` and some that follow."""
-        end = self._base + len(self._view)
-        if self._base <= start and min(stop, self.identity.size) <= end:
-            return self._view, self._base
+        view, base = self._last
+        end = base + len(view)
+        if base <= start and min(stop, self.identity.size) <= end:
+            return view, base
         near = 0 <= start - end <= _HOP_BYTES
         self._ahead = min(2 * self._ahead, _MOST_AHEAD_BYTES) if near else _LEAST_AHEAD_BYTES
-        self._view, self._base = self._source.window(start, max(stop, start + self._ahead))
-        return self._view, self._base
+        self._last = window = self._source.window(start, max(stop, start + self._ahead))
+        return window
 
     def windows(self, spans: Sequence[Span]) -> list[Window]:
         """Return one window per span."""
