@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#\s@]*@")
+_PLAIN_WORD = re.compile(r"[\w./+-]+")
 _QUERY_VALUE = re.compile(r"(?<==)[^&#\s]+")
 
 
@@ -49,9 +50,13 @@ def redact(url: str) -> str:
     Examples:
         >>> redact("https://me:pw@host/a.tar?X-Amz-Signature=abc&part=1")
         'https://***@host/a.tar?X-Amz-Signature=***&part=***'
-        >>> redact("/data/a?b=c.tar")
-        '/data/a?b=c.tar'
+        >>> redact("/data/a?b=c.tar"), redact("pipe:curl -H 'Authorization: abc' https://host/a.tar")
+        ('/data/a?b=c.tar', 'pipe:curl …')
     """
+    if url.startswith("pipe:"):
+        words = url[len("pipe:") :].split()
+        # Only the program is shown: its arguments may hold passwords and tokens.
+        return f"pipe:{words[0]} …" if words and _PLAIN_WORD.fullmatch(words[0]) else "pipe:…"
     scheme, separator, _ = url.partition("://")
     if not separator or scheme == "file":
         return url

@@ -18,6 +18,8 @@ import logging
 import mmap
 import os
 import secrets
+import threading
+import time
 import warnings
 import zipfile
 from contextlib import contextmanager, suppress
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from xxhash import xxh3_128_hexdigest
 
-from wids.errors import redact
+from wids.errors import FetchError, redact
 from wids.storage import ReadAhead
 from wids.tar import MemberFile, build_index, decode_index, digest_ends, digest_headers, encode_index
 
@@ -51,6 +53,8 @@ _DIRECTORY_BYTES = 256 << 10
 _MAX_CACHED_BYTES = 1 << 30
 """Of all indexes in a cache folder; they are made anew in less time than it takes to download a shard."""
 _KEPT_SHARE = 0.8
+_TRY_AGAIN_AFTER_S = 300.0
+"""A pack that could not be had is not asked for at each shard."""
 _CHECK_EVERY = 256
 """Indexes that a process writes between two looks at how many bytes there are."""
 
@@ -68,6 +72,9 @@ class IndexFiles:
         self._storage = storage
         self._cache = IndexCache(storage)
         self._packs: dict[str, IndexPack | None] = {}
+        self._fetched_again: set[str] = set()
+        self._not_before: dict[str, float] = {}
+        self._locks: dict[tuple[int, str], threading.Lock] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return IndexFiles, (self._storage,)
@@ -83,8 +90,7 @@ class IndexFiles:
             TarFormatError: It is damaged, or no tar.
             OSError: It cannot be read.
         """
-        pack = self._open_pack(shard.get("index"))
-        packed = pack.find(str(shard["url"]), source) if pack is not None else None
+        packed = self._find_packed(shard, source)
         if packed is not None:
             return packed
         return self._cache.find(source) or self.rebuild(source)
@@ -120,17 +126,39 @@ class IndexFiles:
             if lock is not None:
                 lock.release()
 
-    def _open_pack(self, url: str | None) -> IndexPack | None:
-        if url is None:
+    def _find_packed(self, shard: Mapping[str, Any], source: Source) -> TarIndex | None:
+        url = shard.get("index")
+        pack = None if url is None else self._open_pack(url)
+        if url is None or pack is None:
             return None
-        if url not in self._packs:
+        found = pack.find(str(shard["url"]), source)
+        if found is None and pack.is_cached and url not in self._fetched_again:
+            # The copy in the cache may be of a pack that was written again since.
+            self._fetched_again.add(url)
+            with suppress(FetchError):
+                self._storage.remove_cached({"url": url})
+                self._packs.pop(url, None)
+                pack = self._open_pack(url)
+                found = None if pack is None else pack.find(str(shard["url"]), source)
+        if found is None and pack is not None:
+            pack.warn(source.name)
+        return found
+
+    def _open_pack(self, url: str) -> IndexPack | None:
+        with self._locks.setdefault((os.getpid(), url), threading.Lock()):
+            if url in self._packs:
+                return self._packs[url]
+            if time.monotonic() < self._not_before.get(url, 0):
+                return None
             try:
-                pack = IndexPack(self._storage.open({"url": url}), url)
+                self._packs[url] = IndexPack(self._storage.open({"url": url}), url)
             except Exception as error:  # zipfile raises half a dozen kinds for what is no ZIP
                 _log.warning("%s: the index pack cannot be used, so shards are indexed anew: %s", redact(url), error)
-                pack = None
-            self._packs[url] = pack
-        return self._packs[url]
+                if isinstance(error, FetchError):  # which may pass
+                    self._not_before[url] = time.monotonic() + _TRY_AGAIN_AFTER_S
+                else:
+                    self._packs[url] = None
+            return self._packs.get(url)
 
 
 class IndexCache:
@@ -210,6 +238,12 @@ class IndexPack:
         self._by_name = {entry.filename: entry for entry in entries}
         self._by_shard = {(_basename(entry.filename), _ends(entry)): entry for entry in entries}
         self._warned = False
+        self._reason = ""
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether it is a copy in the disk cache."""
+        return self._source.cached_bytes > 0
 
     @property
     def has_checksums(self) -> bool:
@@ -223,7 +257,7 @@ class IndexPack:
         return False
 
     def find(self, url: str, source: Source) -> TarIndex | None:
-        """Return the index of a shard, None when there is none that fits; the first such shard is a warning."""
+        """Return the index of a shard, None when there is none that fits; `warn` says why."""
         entry = self._by_name.get(entry_name(url, self._url))
         if source.is_remote and entry is not None and _size(entry) == source.identity.size:
             ends = _ends(entry)  # no request for them: headers are compared when samples are read
@@ -241,15 +275,23 @@ class IndexPack:
             else:
                 if source.is_remote or _headers(entry) == digest_headers(source, index):
                     return index
+        self._reason = reason
+        return None
+
+    def warn(self, name: str) -> None:
+        """Say why there was no index for a shard: a warning for the first one.
+
+        Args:
+            name: Of the shard.
+        """
         _log.log(
             logging.DEBUG if self._warned else logging.WARNING,
             "%s: the index pack %s is not used for it: %s; write it again with: widsindex create --index",
-            source.name,
+            name,
             redact(self._url),
-            reason,
+            self._reason,
         )
         self._warned = True
-        return None
 
     def _window(self, entry: zipfile.ZipInfo) -> memoryview:
         if entry.compress_type != zipfile.ZIP_STORED:

@@ -13,6 +13,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from operator import index as as_index
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tqdm import tqdm
@@ -80,7 +81,8 @@ class ShardCache:
         self._last_used: dict[int, int] = {}
         self._locks: dict[tuple[int, int], threading.Lock] = {}
         self._warned: set[int] = set()
-        self._holds: set[object] = set()
+        self._stale: set[int] = set()
+        self._holds: PerProcess[set[object]] = PerProcess(set)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -165,7 +167,8 @@ class ShardCache:
                 self.misses += 1
                 self._show_counts()
                 self._drop_removed()
-                with self.storage.meter.doing("open", shard=redact(str(self.shards[shard]["url"])), index=index):
+                url = redact(str(self.shards[shard]["url"]))
+                with self.storage.meter.doing("open", shard=url, index=None if index is None else as_index(index)):
                     reader = self._open(shard)
                 self._last_used[shard] = self.accesses
                 self._readers[shard] = reader
@@ -177,26 +180,27 @@ class ShardCache:
         source = self.storage.open(description)
         if isinstance(source, RangeSource):
             source.on_use(partial(self._drop_worn, shard))
-        reader = TarReader(source, self._indexes.obtain(source, description), verify=self.verify_members)
+        is_stale = shard in self._stale
+        index = self._indexes.obtain(source, {**description, "index": None} if is_stale else description)
+        reader = TarReader(source, index, verify=self.verify_members, compare=not is_stale)
         self._compare(shard, description, reader)
         return reader
 
     def reindex(self, shard: int) -> None:
-        """Make the index of a remote shard anew, from its headers: the one that came with it is not the shard's.
+        """Make the index of a remote shard from its headers, now and later: the one that came with it is not the shard's.
 
         Raises:
             TarFormatError: The shard is damaged, or no tar.
             ShardMismatchError: It has fewer samples than its descriptor says.
         """
-        description = self.shards[shard]
-        source = self.get(shard).source
-        logger.warning(
-            "%s: its index is not the shard's, and is made anew; write the pack again with: widsindex create --index",
-            redact(str(description["url"])),
-        )
-        reader = TarReader(source, self._indexes.rebuild(source), verify=self.verify_members, compare=False)
-        self._compare(shard, description, reader)
-        self._readers[shard] = reader
+        if shard not in self._stale:
+            logger.warning(
+                "%s: its index is not the shard's, and is made anew; write the pack again with: widsindex create --index",
+                redact(str(self.shards[shard]["url"])),
+            )
+            self._stale.add(shard)
+        self._drop(shard)
+        self.get(shard)
 
     @contextmanager
     def read_together(self, places: Iterable[tuple[int, int]], fields: Container[str] | None) -> Iterator[None]:
@@ -212,7 +216,7 @@ class ShardCache:
         for shard, position in places:
             wanted.setdefault(shard, []).append(position)
         hold = object()
-        self._holds.add(hold)
+        self._holds.get().add(hold)
         try:
             with self.storage.holding():
                 pool = self.storage.pool
@@ -232,7 +236,7 @@ class ShardCache:
                 list(pool.map(lambda request: _unless_fails(partial(request[0].window, *request[1])), requests))
                 yield
         finally:
-            self._holds.discard(hold)
+            self._holds.get().discard(hold)
             self._evict(None)
 
     def _drop_worn(self, shard: int, source: RangeSource) -> None:
@@ -258,7 +262,7 @@ class ShardCache:
             logger.warning("%s: %s", name, note)
 
     def _evict(self, newest: int | None) -> None:
-        while not self._holds and (len(self._readers) > self.lru_size or self._holds_too_many_bytes()):
+        while not self._holds.get() and (len(self._readers) > self.lru_size or self._holds_too_many_bytes()):
             candidates = [shard for shard in list(self._readers) if shard != newest]
             if not candidates:
                 return
@@ -272,7 +276,7 @@ class ShardCache:
     def _drop_removed(self) -> None:
         """Let go of shards that the disk cache has removed, so that their space comes back."""
         for shard, reader in list(self._readers.items()):
-            if reader.source.is_removed() or self.storage.is_superseded(self.shards[shard]):
+            if reader.source.is_removed() or self.storage.is_superseded(self.shards[shard]["url"]):
                 self._drop(shard)
 
     def _drop(self, shard: int) -> None:

@@ -120,7 +120,7 @@ def test_a_local_shard_is_copied_where_asked_for(
     source = opened.open(shard)
     assert source.identity.inode == local.stat().st_ino  # it does not wait for the copy
     assert content(source) == DATA
-    wait_until(lambda: opened.is_superseded(shard))
+    wait_until(lambda: opened.is_superseded(str(local)))
 
     (copy,) = shards(cache_dir)
     assert copy.read_bytes() == DATA

@@ -50,7 +50,7 @@ class FetchAhead:
     def __init__(self, storage: Storage) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            first = _frame(storage)
+            first = _first_frame(storage)
             self._process = subprocess.Popen(  # noqa: S603 - this very interpreter
                 [sys.executable, "-c", _START, *filter(None, sys.path)],
                 stdin=subprocess.PIPE,
@@ -93,6 +93,8 @@ def _end(process: subprocess.Popen[bytes], pid: int) -> None:
         return  # a fork's copy: the process is the parent's
     with contextlib.suppress(OSError):
         assert process.stdin is not None, "it is a pipe"
+        # Said, because a worker that was forked holds the pipe open too.
+        process.stdin.write(_frame(None))
         process.stdin.close()
     try:
         process.wait(_PATIENCE_S)
@@ -134,17 +136,23 @@ def serve() -> None:
     # The terminal's Ctrl-C is for the process that trains, which closes the pipe when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = sys.stdin.buffer
-    storage: Storage | None = _read_frame(pipe)
+    try:
+        storage: Storage | None = _read_frame(pipe)
+    except Exception as error:  # whatever the user's functions raise when they are imported here
+        sys.stderr.write(f"wids: shards are not fetched ahead, but when they are read: {error}\n")
+        return
     if storage is None:
         return
     wishes = _Wishes()
     done = threading.Event()
+    plan = _Plan(storage)
     threading.Thread(target=_listen, args=(pipe, wishes, done), daemon=True).start()
-    threading.Thread(target=_fetch_wishes, args=(storage, wishes), daemon=True).start()
+    threading.Thread(target=_fetch_wishes, args=(storage, plan, wishes), daemon=True).start()
     # A worker that was forked holds the pipe open as well, so its end alone does not tell.
     while not done.wait(_LOOK_FOR_PARENT_S) and os.getppid() == parent:
         pass
     # Without waiting for threads that are in the middle of a transfer.
+    plan.close()
     remove_unfinished()
     os._exit(0)
 
@@ -155,8 +163,7 @@ def _listen(pipe: BinaryIO, wishes: _Wishes, done: threading.Event) -> None:
     done.set()
 
 
-def _fetch_wishes(storage: Storage, wishes: _Wishes) -> None:
-    plan = _Plan(storage)
+def _fetch_wishes(storage: Storage, plan: _Plan, wishes: _Wishes) -> None:
     running: set[str] = set()
 
     def fetch(shard: dict[str, Any]) -> None:
@@ -208,6 +215,12 @@ class _Plan:
         except (WidsError, OSError) as error:
             _log.debug("what is needed next is not announced: %s", error)
 
+    def close(self) -> None:
+        """Take back what was announced."""
+        with contextlib.suppress(OSError):
+            if self._announcement is not None:
+                self._announcement.close()
+
     def note_size(self, shard: Mapping[str, Any], size: int) -> None:
         """Remember how large a shard is."""
         self._sizes[shard["url"]] = size
@@ -230,6 +243,12 @@ class _Plan:
                 break
             fitting.append(shard)
         return fitting
+
+
+def _first_frame(storage: Storage) -> bytes:
+    if getattr(storage.options.localname, "__module__", "") == "__main__":
+        raise TypeError("localname is defined in the script itself, which no other process can import")
+    return _frame(storage)
 
 
 def _frame(message: Any) -> bytes:

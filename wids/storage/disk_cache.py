@@ -89,6 +89,10 @@ class DiskCache:
         self.folder.check()
         return self._find(key)
 
+    def path(self, key: CacheKey) -> str:
+        """Return where a file lies when it is there."""
+        return str(Path(self.folder.path, key.name))
+
     def note_use(self, key: CacheKey) -> None:
         """Count that a cached file was opened."""
         self.space.note_use(key.id)

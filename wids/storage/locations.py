@@ -18,7 +18,6 @@ from wids.errors import FetchError, redact
 LocationKind = Literal["local", "web", "store", "pipe"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_PLAIN_WORD = re.compile(r"[\w./+-]+")
 
 # Query parameters that sign a request or name who makes it: the object is the same without them.
 _SIGNING = re.compile(
@@ -79,7 +78,7 @@ def locate(url: str) -> Location:
         'pipe:curl …'
     """
     if url.startswith("pipe:"):
-        return Location(url, "pipe", "pipe", _command_name(url))
+        return Location(url, "pipe", "pipe", redact(url))
     if url[:5].lower() == "file:":
         return _locate_file(_path_of_file_url(url), url)
     match = _SCHEME.match(url)
@@ -112,14 +111,6 @@ def _path_of_file_url(url: str) -> str:
             )
         rest = slash + path
     return unquote(rest, errors="surrogateescape")
-
-
-def _command_name(url: str) -> str:
-    words = url[len("pipe:") :].split()
-    # Only the program is shown: its arguments may hold passwords and tokens.
-    if words and _PLAIN_WORD.fullmatch(words[0]):
-        return f"pipe:{words[0]} …"
-    return "pipe:…"
 
 
 def unsigned(location: Location) -> str:

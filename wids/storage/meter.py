@@ -91,8 +91,9 @@ class Meter:
             details: What can be said of it, JSON values.
         """
         page = self._own.get()
-        before = page.begin({"what": what, **details})
+        before = page.look_up()
         try:
+            page.begin({**(before or {}), "what": what, **details, "since": time.time()})
             yield
         finally:
             page.end(before)
@@ -158,13 +159,13 @@ class _OwnPage:
         self._counters[counter] = number
         struct.pack_into("<d", self._map, 8 * COUNTERS.index(counter), number)
 
-    def begin(self, entry: dict[str, Any]) -> dict[str, Any] | None:
-        thread = threading.get_ident()
+    def look_up(self) -> dict[str, Any] | None:
+        return self._doing.get(threading.get_ident())
+
+    def begin(self, entry: dict[str, Any]) -> None:
         with self._lock:
-            before = self._doing.get(thread)
-            self._doing[thread] = {**(before or {}), **entry, "since": time.time()}
+            self._doing[threading.get_ident()] = entry
             self._show()
-        return before
 
     def end(self, before: dict[str, Any] | None) -> None:
         thread = threading.get_ident()
@@ -178,10 +179,10 @@ class _OwnPage:
     def _show(self) -> None:
         start = _DOING_AT + _LENGTH.size
         entries = list(self._doing.values())
-        data = json.dumps(entries).encode()
+        data = json.dumps(entries, default=str).encode()
         while len(data) > _FILE_BYTES - start:
             entries = entries[: len(entries) // 2]
-            data = json.dumps(entries).encode()
+            data = json.dumps(entries, default=str).encode()
         self._map[start : start + len(data)] = data
         _LENGTH.pack_into(self._map, _DOING_AT, len(data))
 
@@ -194,12 +195,16 @@ def _make_map(folder: Path, name: str) -> Any:
     try:
         _make_private(folder)
         descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.ftruncate(descriptor, _FILE_BYTES)
-        # Never closed: the lock says that this process lives. A child that was forked keeps it too, and is alive as well.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return mmap.mmap(descriptor, _FILE_BYTES)
-    except OSError as error:
+        try:
+            # Written, and not only made that long: a page of the map that a full disk has no room for kills the process.
+            os.write(descriptor, bytes(_FILE_BYTES))
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The map holds the file open, and with it the lock, which says that this process, or a fork of it, lives.
+            return mmap.mmap(descriptor, _FILE_BYTES)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
         _log.debug("what this process counts is not shown to others: %s", error)
         return bytearray(_FILE_BYTES)
 

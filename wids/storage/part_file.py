@@ -132,17 +132,24 @@ def scratch_path(folder: Path) -> Iterator[Path]:
 def remove_leftovers(folder: Path) -> None:
     """Remove what dead processes left unfinished in `folder`."""
     for path in [*folder.glob(f"*{_PART_SUFFIX}"), *folder.glob(f"*{_SCRATCH_SUFFIX}")]:
-        with suppress(OSError):  # removed by another process, or another user's
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                # Raises where its writer lives, and where the file system has no locks and nobody can tell.
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
-            finally:
-                os.close(descriptor)
+        remove_if_left(path)
+
+
+def remove_if_left(path: Path) -> bool:
+    """Remove a file or folder that the process which locked it has left; tell whether it was."""
+    with suppress(OSError):  # removed by another process, or another user's
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # Raises where its writer lives, and where the file system has no locks and nobody can tell.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+            return True
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def create_locked(folder: Path, stem: str, suffix: str) -> tuple[Path, int]:

@@ -13,7 +13,6 @@ was wanted long ago does not stay for ever. What a sampler has announced is kept
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wids.storage.part_file import create_locked
+from wids.storage.part_file import create_locked, remove_if_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -221,8 +220,8 @@ class CacheSpace:
         return Announcement(self._folder)
 
     def num_announcements(self) -> int:
-        """Return how many processes say what they need next."""
-        return sum(1 for _ in Path(self._folder.bookkeeping).glob(f"*{_AHEAD_SUFFIX}"))
+        """Return how many living processes say what they need next."""
+        return len(self._announced())
 
     def remove(self, shard: CachedShard) -> bool:
         """Remove one shard; tell whether it is gone.
@@ -246,14 +245,15 @@ class CacheSpace:
     def _needed_next(self) -> dict[str, int]:
         """Return how soon shards are needed that living processes have announced: 0 at once."""
         needed: dict[str, int] = {}
-        for path in Path(self._folder.bookkeeping).glob(f"*{_AHEAD_SUFFIX}"):
+        for path in self._announced():
             with suppress(OSError):
-                if is_left_behind(path):
-                    path.unlink()
-                    continue
                 for place, shard_id in enumerate(path.read_text(encoding="ascii", errors="replace").split()):
                     needed[shard_id] = min(place, needed.get(shard_id, place))
         return needed
+
+    def _announced(self) -> list[Path]:
+        """Return the announcements of living processes, and remove those of dead ones."""
+        return [path for path in Path(self._folder.bookkeeping).glob(f"*{_AHEAD_SUFFIX}") if not remove_if_left(path)]
 
     def _age(self, removed: int, present: int) -> None:
         """Halve the counts when so many shards were removed; forget those of shards that went long ago."""
@@ -315,18 +315,6 @@ class Announcement:
         """Take it back."""
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
-
-
-def is_left_behind(path: Path) -> bool:
-    """Tell whether the process that locked a file is dead."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False  # it lives, or nobody can tell
-    finally:
-        os.close(descriptor)
-    return True
 
 
 def read_record(path: str) -> Record | None:

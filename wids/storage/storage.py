@@ -47,6 +47,8 @@ _WORN_SHARE = 0.5
 """`access="auto"`: a shard of which this share was read in pieces is fetched whole."""
 _OPEN_SHARE = 4
 """Open shards of the cache take at most this part of what it may hold, and one in any case: removed ones take room."""
+_MOST_COPYING = 64
+"""Copies of local shards that a process waits for; the one that was asked for first is forgotten first."""
 _OPEN_ATTEMPTS = 5
 """A cached file may be removed between being found and being opened; so often in a row is no accident."""
 
@@ -92,7 +94,7 @@ class Storage:
         self._pools = PerProcess(lambda: ThreadPoolExecutor(_REQUESTS_AT_ONCE, "wids-range"))
         self._ahead = PerProcess(lambda: FetchAhead(self))
         self._upcoming: list[Mapping[str, Any]] = []
-        self._copying: dict[str, Mapping[str, Any]] = {}
+        self._copying: dict[str, tuple[Mapping[str, Any], str]] = {}
         self._greeting = SayOnce()
         self._worn: set[str] = set()
         self._compared: set[tuple[str, Identity]] = set()
@@ -153,10 +155,9 @@ class Storage:
             if location.kind == "local" and not self._must_be_unpacked(location) and self._cache.find(key) is None:
                 # Never waits for the copy: that is read from the next opening on.
                 self._compare_once(location, expected)
-                self._copying[shard["url"]] = shard
-                self._ahead.get().want([*self._upcoming, *self._copying.values()])
+                self._copy(shard, self._cache.path(key))
                 return self._open_file(location.path, location.name)
-            if self._is_read_by_ranges(location) and self._cache.find(key) is None:
+            if self._is_read_by_ranges(location, expected) and self._cache.find(key) is None:
                 source = self._open_ranges(location, expected)
                 if source is not None:
                     return source
@@ -255,12 +256,13 @@ class Storage:
         """Threads of this process that wait for requests; they hold no lock when they have nothing to do."""
         return self._pools.get()
 
-    def _is_read_by_ranges(self, location: Location) -> bool:
+    def _is_read_by_ranges(self, location: Location, expected: Expected) -> bool:
         access = self.options.access
         if access == "download" or location.kind == "local" or (access == "auto" and location.url in self._worn):
             return False
         if access == "auto":
-            return location.kind != "pipe" and compression_of_name(location.path) is None
+            # An MD5 is compared with all of the shard.
+            return location.kind != "pipe" and compression_of_name(location.path) is None and expected.md5 is None
         if location.kind == "pipe":
             raise FetchError(f"{location.name}: a command cannot be asked for a part; set access to 'download'")
         _refuse_compressed(location, compressed=compression_of_name(location.path) is not None)
@@ -292,7 +294,18 @@ class Storage:
             return
         self._greeting.say(lambda: _describe_first(shards))
         self._upcoming = list(shards)
-        self._ahead.get().want([*self._upcoming, *self._copying.values()])
+        self._tell_ahead()
+
+    def _copy(self, shard: Mapping[str, Any], path: str) -> None:
+        """Have a local shard copied to this path by another process."""
+        self._copying[shard["url"]] = (shard, path)
+        for url, (_, made) in list(self._copying.items()):
+            if Path(made).exists() or len(self._copying) > _MOST_COPYING:
+                self._copying.pop(url, None)
+        self._tell_ahead()
+
+    def _tell_ahead(self) -> None:
+        self._ahead.get().want([*self._upcoming, *(shard for shard, _ in list(self._copying.values()))])
 
     def stop_fetching_ahead(self) -> None:
         """End the process that fetches shards, where there is one."""
@@ -354,17 +367,10 @@ class Storage:
         """
         self._cache.clear()
 
-    def is_superseded(self, shard: Mapping[str, Any]) -> bool:
-        """Tell whether a copy that was being made when a shard was opened is whole by now."""
-        if shard["url"] not in self._copying:
-            return False
-        try:
-            there = self.open_cached(shard) is not None
-        except (WidsError, OSError):
-            return False
-        if there:
-            del self._copying[shard["url"]]
-        return there
+    def is_superseded(self, url: str) -> bool:
+        """Tell whether the copy that was not there yet when a local shard was opened is whole by now."""
+        copying = self._copying.get(url)
+        return copying is not None and Path(copying[1]).exists()
 
     def _open_cached(self, location: Location, key: CacheKey, expected: Expected) -> Source:
         for _ in range(_OPEN_ATTEMPTS):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
+from collections import OrderedDict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 _CHUNK_BYTES = 16 << 20
 """Asked for at once; each is a request of its own, so it is larger than a web server's chunks."""
 
+_MOST_OPENED = 1024
+"""Objects that are read by ranges, of which is remembered what their stores said; others are asked about again."""
+
 _EXTRAS = {
     "s3": "s3", "s3a": "s3",
     "gs": "gcs", "gcs": "gcs",
@@ -38,7 +41,10 @@ _EXTRAS = {
 _PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError)
 """What the next attempt will not change."""
 
-_VERSION_KEYS = ("ETag", "etag", "e_tag", "md5Hash", "content_md5", "generation", "version_id", "VersionId", "sha256")
+_VERSION_KEYS = (
+    "ETag", "etag", "e_tag", "md5Hash", "content_md5", "generation", "version_id", "VersionId", "sha256",
+    "blob_id", "xet_hash", "lfs",
+)  # fmt: skip
 _TIME_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 """Where file systems put what changes with an object; never the time of access, which reading changes."""
 
@@ -53,8 +59,7 @@ class ObjectStores:
     def __init__(self, storage_options: Mapping[str, Any]) -> None:
         self._storage_options = dict(storage_options)
         self._file_systems: dict[str, Any] = {}
-        self._opened: dict[str, tuple[Any, dict[str, Any]]] = {}
-        self._opening = threading.Lock()
+        self._opened: OrderedDict[str, tuple[Any, dict[str, Any]]] = OrderedDict()
 
     @contextmanager
     def open(self, location: Location, resume: ResumePoint | None = None) -> Iterator[Body]:
@@ -71,31 +76,37 @@ class ObjectStores:
         after each range.
         """
         file_system, path = self.file_system(location)
-        if start == 0 or location.url not in self._opened:
-            self._opened[location.url] = self._open_object(file_system, path, location)
-        file, info = self._opened[location.url]
+        opened = None if start == 0 else self._opened.get(location.url)
+        if opened is None:
+            opened = self._opened[location.url] = self._open_object(file_system, path, location)
+            while len(self._opened) > _MOST_OPENED:
+                self._opened.popitem(last=False)
+        file, info = opened
         size = info.get("size")
         if not isinstance(size, int):
             raise FetchError(f"{location.name}: its store does not say how large it is; set access to 'download'")
         stop = min(stop, size)
-        refuses_others = type(file).__name__ == "S3File"  # sends the tag with each request
         with store_errors(location):
             if start >= stop:
                 data = b""
-            elif refuses_others:
+            elif file is not None:
                 data = _fetch_unchanged(file, start, stop, location)
             else:
                 data = file_system.cat_file(path, start=start, end=stop)
         if len(data) != stop - start:
             raise PassingError(f"{len(data)} bytes came, expected {stop - start}")
-        if not refuses_others and start:
+        if file is None and start:
             now = object_info(file_system, path, location)
             return Piece(bytes(data), now.get("size", size), version_of(now))
         return Piece(bytes(data), size, version_of(info))
 
     def _open_object(self, file_system: Any, path: str, location: Location) -> tuple[Any, dict[str, Any]]:
-        """Return a file that reads no more than it is asked for, and what its store said about it then."""
+        """Return what a store says about an object, and for s3 a file, which sends the object's tag with each request."""
         info = object_info(file_system, path, location)
+        if info.get("type") == "directory":
+            raise FetchError(f"{location.name}: is a folder and no object; is the URL right?")
+        if "s3" not in file_system.protocol:
+            return None, info
         with store_errors(location):
             return file_system.open(path, "rb", cache_type="none"), info
 

@@ -112,8 +112,14 @@ class WebServers:
                 preload_content=False,
                 decode_content=False,
             )
-        except urllib3.exceptions.MaxRetryError:
+        except urllib3.exceptions.MaxRetryError as error:
             # The error's own text, and so its traceback, would show the signed URL.
+            if isinstance(error.reason, urllib3.exceptions.SSLError):
+                raise FetchError(
+                    f"{location.name}: no safe connection: {error.reason}; is the server's certificate right?"
+                ) from None
+            if not isinstance(error.reason, urllib3.exceptions.ResponseError):
+                raise PassingError(f"no answer: {error.reason}") from None
             raise FetchError(
                 f"{location.name}: is redirected more than {_MOST_REDIRECTS} times; is the URL right?"
             ) from None

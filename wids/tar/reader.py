@@ -42,8 +42,18 @@ class MemberLocation:
     """Bytes in the member."""
 
 
-class StaleIndexError(Exception):
-    """The index that came with a shard is not the shard's; it is to be made anew. Never leaves the package."""
+def _may_be_called(stored: bytes, name: str) -> bool:
+    """Tell whether a header with this name can be that of a member, whose whole name another header may give."""
+    whole = name.encode("utf-8", "surrogateescape")
+    # Python's tarfile puts a question mark for each letter that is not ASCII.
+    return any(
+        stored == form or (len(stored) >= _SURELY_WHOLE_NAME and form.startswith(stored[:_SURELY_WHOLE_NAME]))
+        for form in (whole, name.encode("ascii", "replace"))
+    )
+
+
+class StaleIndexError(ShardMismatchError):
+    """The index that came with a shard is not the shard's; datasets make it anew."""
 
 
 class TarReader:
@@ -165,10 +175,8 @@ class TarReader:
         """
         numbers = [number for number, name in self._members(position) if fields is None or name in fields]
         segments = [segment for number in numbers for segment in self._segments(number)]
-        spans = [(stored, stored + length) for _, stored, length in segments]
-        if self._compares_headers and spans:
-            spans[0] = (max(0, spans[0][0] - BLOCK), spans[0][1])
-        return spans
+        before = BLOCK if self._compares_headers else 0
+        return [(max(0, stored - before), stored + length) for _, stored, length in segments]
 
     @property
     def notes(self) -> list[str]:
@@ -240,9 +248,9 @@ class TarReader:
         if not members:
             return
         windows = self.source.windows(self.spans(position, fields))
-        if self._compares_headers:
-            self._compare_header(*members[0], position, windows[0])
         for (number, name), (view, base) in zip(members, windows, strict=True):
+            if self._compares_headers:
+                self._compare_header(number, name, position, (view, base))
             start = self._offsets[number] - base
             size = self._sizes[number]
             part = view[start : start + size]
@@ -263,15 +271,17 @@ class TarReader:
         block = bytes(view[start - base : start - base + BLOCK]) if start >= base else b""
         try:
             header = parse_header(block.ljust(BLOCK, b"\0"), start, self.source.name)
-        except TarFormatError:
-            raise StaleIndexError from None
-        expected = (self.key(position) + name).encode("utf-8", "surrogateescape")
-        # A long name has a header of its own before this one, which then has only its beginning; so have large sizes.
-        same_name = header.name == expected or (
-            len(header.name) >= _SURELY_WHOLE_NAME and expected.startswith(header.name[:_SURELY_WHOLE_NAME])
-        )
-        if not same_name or header.size not in {self._sizes[number], 0}:
-            raise StaleIndexError
+        except TarFormatError as error:
+            raise StaleIndexError(str(error)) from None
+        # The data of a hard link is an earlier member's, whose header has that one's name.
+        is_link = number > 0 and start < self._offsets[number - 1]
+        if header.size not in {self._sizes[number], 0} or not (
+            is_link or _may_be_called(header.name, self.key(position) + name)
+        ):
+            raise StaleIndexError(
+                f"{self.source.name}: key {self.key(position)!r}, field {name!r}: has another header at byte {start} than "
+                "its index says; make the index anew with: widsindex create --index"
+            )
 
     # What few samples need
 
