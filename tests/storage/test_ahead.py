@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from tests.storage.reading import is_running, shards, unfinished, wait_until
 from tests.storage.web_server import WebServer, hold, status
 from tests.support import sample_members, write_tar
 from wids.errors import FetchError
+from wids.storage import CacheSpace
+from wids.storage.folder import CacheFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,3 +215,56 @@ def test_nobody_is_told_where_nobody_looks(dataset: wids.ShardListDataset, capfd
     dataset.close()
 
     assert capfd.readouterr() == ("", "")
+
+
+def test_closing_does_not_wait_for_a_worker_that_was_forked(dataset: wids.ShardListDataset, cache_dir: Path) -> None:
+    dataset.prefetch([0])
+    worker = os.fork()
+    if not worker:
+        signal.pause()
+        os._exit(0)
+    try:
+        wait_until(lambda: shards(cache_dir))
+        started = time.monotonic()
+        dataset.close()
+        assert time.monotonic() - started < 8  # not the patience of 10 s that ends in a kill
+        assert not list(cache_dir.glob(".wids/*.ahead"))
+    finally:
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)
+
+
+def test_announcements_of_the_dead_do_not_count(cache_dir: Path) -> None:
+    folder = CacheFolder(str(cache_dir))
+    folder.make()
+    for number in range(3):
+        (cache_dir / ".wids" / f"next-{number}.ahead").write_text("a" * 32)
+    own = CacheSpace(folder).announcement()
+
+    assert CacheSpace(folder).num_announcements() == 1
+    own.close()
+    assert not list(cache_dir.glob(".wids/*.ahead"))
+
+
+def test_a_localname_of_the_script_itself_is_explained(
+    entries: list[dict[str, Any]], cache_dir: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import wids\n"
+        "def name(url): return url.rpartition('/')[2]\n"
+        f"ds = wids.ShardListDataset({entries!r}, cache_dir={str(cache_dir)!r}, localname=name, transformations=[])\n"
+        "for index in wids.ShardListSampler(ds, shards_ahead=2): ds[index]\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stderr == (
+        "shards are not fetched ahead, but when they are read: localname is defined in the script itself, which no other "
+        "process can import\n"
+    )

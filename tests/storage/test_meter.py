@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -215,3 +218,53 @@ def test_more_threads_than_fit_are_cut_and_never_garbled() -> None:
     for thread in threads:
         thread.join()
     assert meter.in_flight() == []
+
+
+@pytest.mark.usefixtures("_own_memory")
+def test_what_is_no_json_does_no_harm(entries: list[dict[str, Any]], cache_dir: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir), transformations=[])
+    meter = Meter()
+
+    assert dataset.read(numpy.int64(17))[".txt"] == b"text of 17"
+    assert dataset.read(3)[".txt"] == b"text of 3"
+    with meter.doing("something", of=object()):
+        assert meter.in_flight()[0]["of"].startswith("<object")
+    assert dataset.in_flight() == meter.in_flight() == []
+
+
+@pytest.mark.usefixtures("_own_memory")
+def test_datasets_that_went_leave_no_descriptor_open(tmp_path: Path) -> None:
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    shard = str(write_tar(tmp_path / "a.tar", sample_members(1)))
+    before = opened()
+    for _ in range(20):
+        with wids.ShardListDataset([(shard, 1)]) as dataset:
+            dataset.read(0)
+        del dataset
+        gc.collect()
+
+    assert opened() <= before + 1
+    assert not list((tmp_path / "memory" / "jobs").iterdir())
+
+
+def test_a_full_memory_disk_costs_the_others_view_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    options = ["-t", "tmpfs", "-o", "size=8k,mode=700"]
+    if subprocess.run(["mount", *options, "none", str(tmp_path / "full")], check=False, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        code = (
+            "import pathlib, sys\n"
+            "from wids.storage import meter as meters\n"
+            f"meters._folder = lambda job: pathlib.Path({str(tmp_path / 'full')!r}, 'jobs', job)\n"
+            "meter = meters.Meter()\n"
+            "meter.add('retries', 3)\n"
+            "assert meter.totals()['retries'] == 3\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path / "full")], check=True)

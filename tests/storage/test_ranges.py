@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import multiprocessing
+import os
 import random
 import tarfile
 import threading
@@ -457,3 +458,103 @@ def test_reading_ahead_gives_what_lies_there(ranges: WebServer, tmp_path: Path) 
         view, base = ahead.window(place, place + 512)
         assert bytes(view[place - base : place - base + 512]) == data[place : place + 512]
         place += draw.choice((512, 1024, 40_000))
+
+
+def test_every_member_that_is_read_is_compared_with_the_pack(ranges: WebServer, tmp_path: Path) -> None:
+    """The shard was written again with other captions: as many bytes, and the same first member in each sample."""
+    before = [
+        (f"{n}.{field}", text) for n in range(5) for field, text in (("jpg", b"picture"), ("txt", b"a long old text"))
+    ]
+    after = [(name, b"short" if name.endswith("txt") else data) for name, data in before]
+    ranges.objects["0000.tar"] = write_tar(tmp_path / "0000.tar", before).read_bytes()
+    entries = put_pack(ranges, tmp_path, [{"url": ranges.url("0000.tar"), "nsamples": 5}])
+    ranges.objects["0000.tar"] = write_tar(tmp_path / "0000.tar", after).read_bytes()
+    dataset = by_ranges(entries, tmp_path / "cache", lru_size=1)
+
+    assert dataset.read(2) == {".jpg": b"picture", ".txt": b"short"}
+    assert dataset.open(3, "txt").read() == b"short"
+
+
+@pytest.mark.parametrize("tar_format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_right_indexes_are_not_taken_for_stale(
+    ranges: WebServer, tmp_path: Path, tar_format: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with tarfile.open(tmp_path / "0000.tar", "w", format=tar_format) as tar:
+        for name in ("日本.txt", "a" * 150 + ".txt", "d" * 90 + "/ü" * 20 + ".txt", "plain.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            info.mtime = 1.5  # as webdataset writes it
+            tar.addfile(info, io.BytesIO(name.encode()[:4]))
+        link = tarfile.TarInfo("link.txt")
+        link.type = tarfile.LNKTYPE
+        link.linkname = "plain.txt"
+        tar.addfile(link)
+    ranges.objects["0000.tar"] = (tmp_path / "0000.tar").read_bytes()
+    entries = put_pack(ranges, tmp_path, [{"url": ranges.url("0000.tar"), "nsamples": 5}])
+    dataset = by_ranges(entries, tmp_path / "cache")
+
+    assert [dataset.read(index)[".txt"] for index in range(5)] == [
+        "日本".encode()[:4],
+        b"aaaa",
+        b"dddd",
+        b"plai",
+        b"plai",
+    ]
+    assert not caplog.records
+
+
+def test_a_pack_is_opened_once_however_many_ask(ranges: WebServer, tmp_path: Path) -> None:
+    entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [5] * 8))
+    ranges.delay_s = 0.02
+    by_ranges(entries, tmp_path / "cache").__getitems__(list(range(0, 40, 5)))
+    directory = [headers["Range"] for target, headers in ranges.requests if target == "/train.widx"]
+
+    assert directory.count("bytes=0-511") == 1
+
+
+def test_a_pack_that_was_written_again_is_fetched_again(
+    ranges: WebServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [5, 5]))
+    by_ranges(entries, tmp_path / "cache", access="download").read(0)
+    newer = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [7, 7]))
+    dataset = by_ranges(
+        [{**entry, "nsamples": 7, "filesize": len(ranges.objects["0000.tar"])} for entry in newer],
+        tmp_path / "cache",
+        access="download",
+    )
+
+    assert dataset.read(13)[".txt"] == b"text of 13"
+    assert dataset.stats()["index_builds"] == 0
+    assert not caplog.records
+
+
+def test_auto_compares_an_md5_with_the_whole_shard(ranges: WebServer, tmp_path: Path) -> None:
+    entries = [{**entry, "md5sum": "0" * 32} for entry in put_shards(ranges, tmp_path, [5])]
+    with pytest.raises(ShardMismatchError, match="has MD5"):
+        by_ranges(entries, tmp_path / "cache", access="auto", checksum="md5").read(0)
+
+
+def test_a_child_of_a_batch_in_progress_closes_shards_as_always(ranges: WebServer, tmp_path: Path) -> None:
+    entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [5] * 6))
+    dataset = by_ranges(entries, tmp_path / "cache", lru_size=2)
+    with dataset._cache.read_together([(0, 0)], None):
+        child = os.fork()
+        if not child:
+            for index in range(0, 30, 5):
+                dataset.read(index)
+            os._exit(len(dataset._cache))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+
+
+def test_a_command_shows_no_secret_anywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_tar(tmp_path / "a.tar", sample_members(3))
+    url = f"pipe:cat {tmp_path}/a.tar # hunter2"
+    dataset = wids.ShardListDataset([(url, 5)], allow_pipe=True, cache_dir=str(tmp_path / "c"))
+    with pytest.raises(ShardMismatchError) as caught:
+        dataset[0]
+    more = wids.ShardListDataset([(url, 2)], allow_pipe=True, cache_dir=str(tmp_path / "c"))
+    more.read(0)
+
+    assert str(caught.value).startswith("pipe:cat …: has 3 samples")
+    assert "hunter2" not in caplog.text
