@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,6 @@ from tests.storage.web_server import WebServer, hold, status
 from tests.support import sample_members, write_tar
 from wids.storage import meter as meters
 from wids.storage.meter import Meter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
