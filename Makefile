@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit others bench-old bench-open bench-remote bench-samplers test-frameworks test-servers soak clean
+.PHONY: help demo test lint types layers unit others bench bench-quick bench-old bench-open bench-remote bench-samplers test-frameworks test-servers soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,24 @@ unit: $(READY)  ## pytest with doctests and branch coverage
 
 others: $(READY)  ## what needs no torch, on the other Python versions of this machine
 	$(BIN)/python tests/other_pythons.py
+
+PEERS := .venv-peers/bin
+
+.venv-peers/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .venv-peers
+	$(PEERS)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . matplotlib \
+	  datasets webshart array_record litdata
+	# Its own requirements contradict those of the others; these are what it imports.
+	$(PEERS)/python -m pip install --quiet --disable-pip-version-check --no-deps mosaicml-streaming
+	$(PEERS)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt transformers brotli python-snappy zstd catalogue
+	touch $@
+
+bench: .venv-peers/.ready  ## a sample at random, in order and in batches, against all peers; writes docs/benchmarks.md
+	$(PEERS)/python benchmarks/random_access.py --write
+	$(PEERS)/python benchmarks/write_document.py
+
+bench-quick: $(READY)  ## the same against the floor and wids 0.1.11
+	ROUNDS=1 $(BIN)/python benchmarks/random_access.py
 
 bench-old: $(READY)  ## compare with wids 0.1.11 on the same shards, in one run
 	$(BIN)/python benchmarks/against_wids_0_1.py

@@ -158,7 +158,7 @@ def test_it_ends_when_the_one_who_told_it_is_killed(
     )
     try:
         assert started.wait(60)
-        (helper,) = [pid for pid in running_with("wids.storage.ahead") if f"\0{ROOT}\0".encode() in command(pid)]
+        (helper,) = [pid for pid in running_with("wids.storage.ahead") if parent(pid) == process.pid]
         process.kill()
         process.wait()
         wait_until(lambda: not is_running(helper))
@@ -170,6 +170,10 @@ def test_it_ends_when_the_one_who_told_it_is_killed(
 
 def running_with(text: str) -> list[int]:
     return [int(path.name) for path in Path("/proc").glob("[0-9]*") if text.encode() in command(int(path.name))]
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def command(pid: int) -> bytes:

@@ -2,8 +2,8 @@
 
 A process, and not a thread: nothing of it is in the process that trains, which may be forked at any moment, and it takes no
 turn of its interpreter. It is told over a pipe which shards come next, the latest word counting, and ends with the process that
-told it. It says in the cache folder what it was told, so that nobody removes those shards (`space.py`), and fetches no
-more than the cache can hold. What it cannot fetch, whoever needs the shard will try again, and raise.
+told it. That one says in the cache folder too what it needs, so that nobody removes those shards (`space.py`). No more is
+fetched than the cache can hold. What cannot be fetched, whoever needs the shard will try again, and raise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from wids.storage.part_file import remove_unfinished
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from wids.storage.space import Announcement
     from wids.storage.storage import Storage
 
 _log = logging.getLogger(__name__)
@@ -145,14 +144,12 @@ def serve() -> None:
         return
     wishes = _Wishes()
     done = threading.Event()
-    plan = _Plan(storage)
     threading.Thread(target=_listen, args=(pipe, wishes, done), daemon=True).start()
-    threading.Thread(target=_fetch_wishes, args=(storage, plan, wishes), daemon=True).start()
+    threading.Thread(target=_fetch_wishes, args=(storage, wishes), daemon=True).start()
     # A worker that was forked holds the pipe open as well, so its end alone does not tell.
     while not done.wait(_LOOK_FOR_PARENT_S) and os.getppid() == parent:
         pass
     # Without waiting for threads that are in the middle of a transfer.
-    plan.close()
     remove_unfinished()
     os._exit(0)
 
@@ -163,7 +160,8 @@ def _listen(pipe: BinaryIO, wishes: _Wishes, done: threading.Event) -> None:
     done.set()
 
 
-def _fetch_wishes(storage: Storage, plan: _Plan, wishes: _Wishes) -> None:
+def _fetch_wishes(storage: Storage, wishes: _Wishes) -> None:
+    plan = _Plan(storage)
     running: set[str] = set()
 
     def fetch(shard: dict[str, Any]) -> None:
@@ -179,16 +177,14 @@ def _fetch_wishes(storage: Storage, plan: _Plan, wishes: _Wishes) -> None:
 
     with ThreadPoolExecutor(_FETCHES_AT_ONCE) as pool:
         while True:
-            shards = wishes.take()
-            plan.announce(shards)
-            for shard in plan.fitting(shards):
+            for shard in plan.fitting(wishes.take()):
                 if shard["url"] not in running:
                     running.add(shard["url"])
                     pool.submit(fetch, shard)
 
 
 class _Plan:
-    """What is needed next, and how much of it the cache can hold.
+    """How much of what is needed next the cache can hold.
 
     Args:
         storage: Where shards are fetched to.
@@ -196,30 +192,7 @@ class _Plan:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._announcement: Announcement | None = None
         self._sizes: dict[str, int] = {}
-
-    def announce(self, shards: Sequence[Mapping[str, Any]]) -> None:
-        """Tell all who use the cache folder, so that these stay in it."""
-        ids = []
-        for shard in shards:
-            with contextlib.suppress(WidsError, OSError):
-                shard_id = self._storage.cache_id(shard)
-                ids += [] if shard_id is None else [shard_id]
-        try:
-            if self._announcement is None and ids:
-                self._storage.make_cache_folder()
-                self._announcement = self._storage.space.announcement()
-            if self._announcement is not None:
-                self._announcement.tell(ids)
-        except (WidsError, OSError) as error:
-            _log.debug("what is needed next is not announced: %s", error)
-
-    def close(self) -> None:
-        """Take back what was announced."""
-        with contextlib.suppress(OSError):
-            if self._announcement is not None:
-                self._announcement.close()
 
     def note_size(self, shard: Mapping[str, Any], size: int) -> None:
         """Remember how large a shard is."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import weakref
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -302,7 +303,8 @@ class Announcement:
     """
 
     def __init__(self, folder: CacheFolder) -> None:
-        self._path, self._descriptor = create_locked(Path(folder.bookkeeping), "next", _AHEAD_SUFFIX)
+        path, self._descriptor = create_locked(Path(folder.bookkeeping), "next", _AHEAD_SUFFIX)
+        self._end = weakref.finalize(self, _take_back, path, self._descriptor, os.getpid())
 
     def tell(self, shard_ids: Iterable[str]) -> None:
         """Say which shards are needed, the next one first; in place of what was said before."""
@@ -313,8 +315,14 @@ class Announcement:
 
     def close(self) -> None:
         """Take it back."""
-        self._path.unlink(missing_ok=True)
-        os.close(self._descriptor)
+        self._end()
+
+
+def _take_back(path: Path, descriptor: int, pid: int) -> None:
+    os.close(descriptor)
+    if os.getpid() == pid:  # else it is a fork's copy
+        with suppress(OSError):
+            path.unlink()
 
 
 def read_record(path: str) -> Record | None:

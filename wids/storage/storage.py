@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
     from wids.storage.part_file import PartFile
     from wids.storage.ranges import Piece, RangeTransport
+
+_log = logging.getLogger(__name__)
 
 _BLOCK_CACHE_BYTES = 32 << 20
 """Of what range reads keep in memory, in each process."""
@@ -93,6 +96,7 @@ class Storage:
         self._blocks = PerProcess(lambda: BlockCache(_BLOCK_CACHE_BYTES))
         self._pools = PerProcess(lambda: ThreadPoolExecutor(_REQUESTS_AT_ONCE, "wids-range"))
         self._ahead = PerProcess(lambda: FetchAhead(self))
+        self._announcement = PerProcess(self.space.announcement)
         self._upcoming: list[Mapping[str, Any]] = []
         self._copying: dict[str, tuple[Mapping[str, Any], str]] = {}
         self._greeting = SayOnce()
@@ -294,7 +298,20 @@ class Storage:
             return
         self._greeting.say(lambda: _describe_first(shards))
         self._upcoming = list(shards)
+        self._announce(shards)
         self._tell_ahead()
+
+    def _announce(self, shards: Sequence[Mapping[str, Any]]) -> None:
+        """Tell all who use the cache folder what is needed next, so that it stays there."""
+        may_be_cached = [shard for shard in shards if self.options.cache_local or locate(shard["url"]).kind != "local"]
+        ids = [shard_id for shard in may_be_cached if (shard_id := self._try_cache_id(shard)) is not None]
+        try:
+            if ids and not self._announcement.is_made:
+                self.make_cache_folder()
+            if ids or self._announcement.is_made:
+                self._announcement.get().tell(ids)
+        except (WidsError, OSError) as error:
+            _log.debug("what is needed next is not announced: %s", error)
 
     def _copy(self, shard: Mapping[str, Any], path: str) -> None:
         """Have a local shard copied to this path by another process."""
@@ -314,6 +331,9 @@ class Storage:
         if self._ahead.is_made:
             self._ahead.get().close()
             self._ahead = PerProcess(lambda: FetchAhead(self))
+        if self._announcement.is_made:
+            self._announcement.get().close()
+            self._announcement = PerProcess(self.space.announcement)
 
     def make_ready(self, shard: Mapping[str, Any]) -> int:
         """Have a shard in the disk cache, or being read ahead where it is read in place; return its bytes.

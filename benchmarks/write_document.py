@@ -1,0 +1,124 @@
+"""Write docs/benchmarks.md and its plots from what the benchmarks measured; run by `make bench`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import random_access
+
+DOCS = random_access.ROOT / "docs"
+NAMES = {
+    "this": "wids",
+    "floor": "floor",
+    "wids 0.1.11": "wids 0.1.11",
+    "webshart": "webshart",
+    "datasets": "HF datasets (Arrow)",
+    "array_record": "ArrayRecord",
+    "mosaicml": "MosaicML MDS",
+    "litdata": "LitData",
+}
+PACKAGES = {"mosaicml": "mosaicml-streaming"}
+COLUMNS = {
+    "random": "one at random, µs",
+    "in order": "one in order, µs",
+    "batch": "batch of 256, µs a sample",
+    "first": "open and read one, ms",
+}
+
+
+def main() -> None:
+    """Write the page and the plot."""
+    results = json.loads((random_access.OUT / "random_access.json").read_text())
+    (DOCS / "images").mkdir(exist_ok=True)
+    draw(results, DOCS / "images" / "random_access.svg")
+    (DOCS / "benchmarks.md").write_text(page(results), encoding="utf-8")
+
+
+def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Return the whole page."""
+    parts = [
+        "# Figures",
+        "",
+        "Written by `make bench`; every figure on this page comes from one run of it, on "
+        f"{os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}. Each is the median of "
+        f"{random_access.ROUNDS} fresh processes, all sides in turn; files are in memory. The samples are bytes on all sides and were compared "
+        "before anything was timed. wids 0.1.11 and webshart read the same tars; the others read copies in formats of "
+        "their own. Peers: " + ", ".join(describe(side) for side in NAMES if side not in {"this", "floor"}) + ".",
+        "",
+        (
+            "The *floor* is what is left when everything but the slices and the dictionary is left out: offsets in a list, one slice of the map "
+            "per member. Behind each figure stands how many times as much it is as that of wids."
+        ),
+        "",
+        "![Cost of one sample at random](images/random_access.svg)",
+    ]
+    for kind, rows in results.items():
+        shards, count, fields = random_access.KINDS[kind]
+        what = " + ".join(f"{size:,} B" for size in fields.values())
+        parts += [
+            "",
+            f"## {kind}: {shards} shards of {count:,} samples, {what}",
+            "",
+            "| | " + " | ".join(COLUMNS.values()) + " |",
+            "|---|" + "---:|" * len(COLUMNS),
+        ]
+        parts += [table_row(side, rows[side], rows["this"]) for side in NAMES if side in rows]
+    return "\n".join(parts) + "\n"
+
+
+def table_row(side: str, figures: dict[str, float], ours: dict[str, float]) -> str:
+    """Return one side's row."""
+    cells = []
+    for figure in COLUMNS:
+        value = figures.get(figure)
+        ratio = "" if value is None or side == "this" or figure not in ours else f" ({value / ours[figure]:.1f}x)"
+        cells.append("" if value is None else f"{value:.3g}{ratio}" if value < 1000 else f"{value:,.0f}{ratio}")
+    name = f"**{NAMES[side]}**" if side == "this" else NAMES[side]
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def describe(side: str) -> str:
+    """Return a peer's name with its version."""
+    if side == "wids 0.1.11":
+        return side
+    try:
+        return f"{NAMES[side]} {version(PACKAGES.get(side, side))}"
+    except PackageNotFoundError:
+        return f"{NAMES[side]} (not installed)"
+
+
+def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
+    """Draw the cost of one sample at random, a panel for each kind."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "wids"  # equal results give equal files
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, len(results), figsize=(11, 3.2), constrained_layout=True)
+    for panel, (kind, rows) in zip(panels, results.items(), strict=True):
+        sides = [side for side in reversed(NAMES) if side in rows]
+        values = [rows[side]["random"] for side in sides]
+        colours = ["#1f77b4" if side == "this" else "#999999" for side in sides]
+        bars: Any = panel.barh([NAMES[side] for side in sides], values, color=colours)
+        panel.bar_label(
+            bars, [f"{value:,.3g}" if value < 1000 else f"{value:,.0f}" for value in values], padding=3, fontsize=8
+        )
+        panel.set_xscale("log")
+        panel.set_xlim(right=max(values) * 6)
+        panel.set_title(kind, fontsize=10)
+        panel.set_xlabel("µs for one sample at random", fontsize=9)
+        panel.tick_params(labelsize=8)
+    figure.savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
