@@ -335,29 +335,36 @@ class Storage:
             self._announcement.get().close()
             self._announcement = PerProcess(self.space.announcement)
 
-    def make_ready(self, shard: Mapping[str, Any]) -> int:
+    def make_ready(self, shard: Mapping[str, Any], *, unless_opened_after: int | None = None) -> int:
         """Have a shard in the disk cache, or being read ahead where it is read in place; return its bytes.
 
+        Args:
+            shard: As for `open`.
+            unless_opened_after: Nanoseconds since the epoch. A shard that somebody has opened since then is not fetched
+                again: who needed it was faster, and it may have gone since.
+
         Raises:
-            WidsError: As for `open`.
+            WidsError: As for `open`, and where it is not fetched.
         """
         location = locate(shard["url"])
         expected = Expected.from_shard(shard, self.options.checksum)
         key = self._key(location, shard, expected)
         if key is None:
             return _read_ahead(location.path)
-        return self._cache.obtain(key, partial(self._fetch_into, location, expected), os.path.getsize)
+
+        def fill(part: PartFile) -> None:
+            # Looked at when it is this process's turn, before which others may have fetched it.
+            if unless_opened_after is not None and self.space.used_ns(key.id) > unless_opened_after:
+                raise FetchError(f"{location.name}: is not fetched, because it was opened already")
+            self._fetch_into(location, expected, part)
+
+        return self._cache.obtain(key, fill, os.path.getsize)
 
     def cache_id(self, shard: Mapping[str, Any]) -> str | None:
         """Return what a shard is called in the cache's bookkeeping; None where it is read where it lies."""
         location = locate(shard["url"])
         key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
         return None if key is None else key.id
-
-    def was_opened_after(self, shard: Mapping[str, Any], time_ns: int) -> bool:
-        """Tell whether a process has opened the cached copy of a shard since then, nanoseconds since the epoch."""
-        shard_id = self.cache_id(shard)
-        return shard_id is not None and self.space.used_ns(shard_id) > time_ns
 
     def count_ready(self, shards: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
         """Return how many of these shards are in the disk cache, and how many are read where they lie."""
