@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit others bench bench-quick bench-old bench-open bench-remote bench-samplers test-frameworks test-servers soak clean
+.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers test-frameworks test-servers soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -29,7 +29,10 @@ types: $(READY)  ## mypy --strict
 layers: $(READY)  ## import-linter: the layers of the package
 	$(BIN)/lint-imports
 
-unit: $(READY)  ## pytest with doctests and branch coverage
+unit: $(READY)  ## pytest with doctests
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+coverage: $(READY)  ## the same with branch coverage
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered $(ARGS)
 
 others: $(READY)  ## what needs no torch, on the other Python versions of this machine

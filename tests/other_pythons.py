@@ -19,7 +19,7 @@ TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "zstandard")
 TESTS = ("tests/tar", "tests/descriptor", "tests/storage", "tests/cli", "tests/tools", "tests/test_indexed.py")
 LONG = (
     "tests/tar/test_properties.py", "tests/tar/test_limits.py", "tests/storage/test_disk_cache.py",
-    "tests/storage/test_space.py", "tests/storage/test_kill.py",
+    "tests/storage/test_space.py", "tests/storage/test_kill.py", "tests/storage/test_ranges.py",
 )  # fmt: skip
 """What they find does not depend on the version."""
 OPTIONS = (

@@ -239,7 +239,7 @@ def read_at_random(entries: list[dict[str, Any]], cache: str, seed: int, answers
     dataset = wids.ShardListDataset(entries, cache_dir=cache, cache_size=3 * MB + 20_000, transformations=[])
     draw = random.Random(seed)
     wrong = 0
-    for _ in range(60):
+    for _ in range(30):
         index = draw.randrange(len(dataset))
         wrong += dataset.read(index)[".bin"] != bytes([index]) * (MB - 2048)
     answers.put(wrong)

@@ -148,19 +148,19 @@ class TarReader:
             if names is None or (self._special and self._has_special(number, self._starts[position + 1])):
                 self._read_slowly(sample, position, make, fields)
                 return
-            offsets, sizes = self._offsets, self._sizes
-            view, base = self._map if make is memoryview else self._bytes, 0
+            offsets, sizes, checksums = self._offsets, self._sizes, self._checksums
+            view = self._map if make is memoryview else self._bytes
             if view is None:
                 self._read_windows(sample, position, make, fields)
                 return
             for name in names:
                 if fields is None or name in fields:
-                    start = offsets[number] - base
+                    start = offsets[number]
                     size = sizes[number]
                     part = view[start : start + size]
                     if len(part) != size:
-                        self._raise_short(offsets[number], size)
-                    if self._checksums is not None:
+                        self._raise_short(start, size)
+                    if checksums is not None:
                         self._compare(part, number, name, position)
                     sample[name] = make(part)
                 number += 1
