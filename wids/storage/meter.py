@@ -20,7 +20,6 @@ import struct
 import tempfile
 import threading
 import time
-import weakref
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -55,6 +54,10 @@ _LEFT_BEHIND_S = 600
 """A folder in which nobody lives is left alone for so long: its first process may be about to begin."""
 
 
+_tidied: set[tuple[int, Path]] = set()
+"""Processes and the folders in which they have looked for what others left."""
+
+
 class Meter:
     """Counts for this process and shows it to the others of the job; safe to use from several threads.
 
@@ -68,8 +71,11 @@ class Meter:
         self._job = job or secrets.token_hex(8)
         self._own = PerProcess(partial(_OwnPage, _folder(self._job)))
         if job is None:
-            # Only the process that began the job ends it; a fork's copy of this does nothing.
-            weakref.finalize(self, _end_job, _folder(self._job), os.getpid())
+            # Only the process that began the job ends it; a fork's copy of this does nothing. Of multiprocessing, because
+            # that runs it in its workers too, which leave without what `atexit` has.
+            from multiprocessing.util import Finalize
+
+            Finalize(self, _end_job, (_folder(self._job), os.getpid()), exitpriority=0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Meter, (self._job,)
@@ -255,17 +261,20 @@ def _make_private(folder: Path) -> None:
     status = mine.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise PermissionError(f"{mine} is not this user's alone")
-    if not folder.exists():
+    if (os.getpid(), folder.parent) not in _tidied:
+        _tidied.add((os.getpid(), folder.parent))
         _remove_left_behind(folder.parent)
     folder.mkdir(parents=True, exist_ok=True)
 
 
 def _remove_left_behind(jobs: Path) -> None:
     """Remove what jobs left whose processes were all killed."""
-    for job in _list(jobs):
-        with suppress(OSError):
-            if time.time() - job.stat().st_mtime > _LEFT_BEHIND_S and not any(_has_owner(path) for path in _list(job)):
-                shutil.rmtree(job, ignore_errors=True)
+    with suppress(OSError), os.scandir(jobs) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                old = time.time() - entry.stat().st_mtime > _LEFT_BEHIND_S
+                if old and not any(_has_owner(path) for path in _list(Path(entry.path))):
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _has_owner(path: Path) -> bool:
