@@ -49,6 +49,16 @@ class Counted:
         return 1 - (sum(self._server.bodies.values()) - before) / len(order)
 
 
+def put_shards(server: WebServer, folder: Path, number: int) -> list[dict[str, Any]]:
+    """Write and serve so many shards of three samples; return their entries."""
+    entries = []
+    for shard in range(number):
+        path = write_tar(folder / f"{shard}.tar", sample_members(3, first=3 * shard))
+        server.objects[path.name] = path.read_bytes()
+        entries.append({"url": server.url(path.name), "nsamples": 3})
+    return entries
+
+
 def epochs(num_shards: int, num_epochs: int, draw: random.Random) -> list[int]:
     return [shard for _ in range(num_epochs) for shard in draw.sample(range(num_shards), num_shards)]
 
@@ -202,11 +212,7 @@ def test_files_of_others_are_never_removed(
 
 
 def test_a_view_stays_valid_when_its_shard_is_removed(server: WebServer, cache_dir: Path, tmp_path: Path) -> None:
-    entries = []
-    for number in range(4):
-        path = write_tar(tmp_path / f"{number}.tar", sample_members(3, first=3 * number))
-        server.objects[path.name] = path.read_bytes()
-        entries.append({"url": server.url(path.name), "nsamples": 3})
+    entries = put_shards(server, tmp_path, 4)
     dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir), cache_size=12_000)
     view = dataset.view(0)[".txt"]
     file = dataset.open(1, "txt")
@@ -327,11 +333,7 @@ def test_a_full_disk_and_nothing_may_go_is_an_error(small_disk: Path, server: We
 
 
 def test_a_gone_shard_is_let_go_at_the_next_miss(server: WebServer, cache_dir: Path, tmp_path: Path) -> None:
-    entries = []
-    for number in range(6):
-        path = write_tar(tmp_path / f"{number}.tar", sample_members(3, first=3 * number))
-        server.objects[path.name] = path.read_bytes()
-        entries.append({"url": server.url(path.name), "nsamples": 3})
+    entries = put_shards(server, tmp_path, 6)
     dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir))
     for index in (0, 3, 6):
         dataset.read(index)

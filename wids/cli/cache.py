@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
+from wids.cli.arguments import add_cache_dir
 from wids.cli.terminal import printable
 from wids.storage import CachedShard, Storage, StorageOptions
 from wids.storage.progress import in_words
@@ -30,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ("clear", _clear, "remove all shards and indexes"),
     ):
         one = actions.add_parser(name, help=text, description=text.capitalize() + ".")
-        one.add_argument("--cache-dir", metavar="DIR", help="cache folder ($WIDS_CACHE, or the private default)")
+        add_cache_dir(one)
         if name == "prune":
             one.add_argument("--to", metavar="SIZE", help="bytes, or 100GB ($WIDS_CACHE_SIZE, or half of what is free)")
         one.set_defaults(run=action)

@@ -7,6 +7,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from wids.cli.arguments import add_cache_dir
 from wids.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("file", help="descriptor, folder, pattern or shard")
     parser.add_argument("--shards", metavar="A-B", help="the first and the last, counted from 0; or one (all)")
-    parser.add_argument("--cache-dir", metavar="DIR", help="cache folder ($WIDS_CACHE, or the private default)")
+    add_cache_dir(parser)
     parser.add_argument(
         "--cache-size", metavar="SIZE", help="bytes, or 200GB ($WIDS_CACHE_SIZE, or half of what is free)"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
+from wids.cli.arguments import add_cache_dir
 from wids.cli.terminal import printable
 
 
@@ -22,7 +23,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", help="descriptor, folder, pattern or shard")
-    parser.add_argument("--cache-dir", metavar="DIR", help="cache folder ($WIDS_CACHE, or the private default)")
+    add_cache_dir(parser)
     parser.add_argument("-w", "--workers", type=int, default=1, help="processes that read shards (%(default)s)")
     parser.set_defaults(run=run)
 

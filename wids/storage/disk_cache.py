@@ -248,6 +248,8 @@ class DiskCache:
         Raises:
             FetchError: No shard is left to remove.
         """
+        if max(self.folder.missing_room(), wanted) <= 0:
+            return
         remove_leftovers(Path(self.folder.bookkeeping))
         while (missing := max(self.folder.missing_room(), wanted)) > 0:
             if not self.space.free_disk(missing):

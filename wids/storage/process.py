@@ -34,6 +34,10 @@ class PerProcess(Generic[T]):
             value = self._values.setdefault(process, self._make())
         return value
 
+    def take(self) -> T | None:
+        """Return the value of this process, which makes a new one when it next asks; None where it has none."""
+        return self._values.pop(os.getpid(), None)
+
     @property
     def is_made(self) -> bool:
         """Whether this process has asked before."""

@@ -7,7 +7,6 @@ is an error, which the transport finds by size and tag.
 
 from __future__ import annotations
 
-import logging
 import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from wids.source import Hint, Source, Span, Window
     from wids.storage.locations import Location
-
-_log = logging.getLogger(__name__)
 
 HEAD_BYTES = 512
 """Of the first request, which tells size, tag and compression: the first header."""

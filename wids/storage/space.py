@@ -172,20 +172,15 @@ class CacheSpace:
             return CachedShard(shard_id, path, record, status.st_mtime_ns, status.st_mtime_ns, 0)
         return CachedShard(shard_id, path, record, status.st_mtime_ns, uses.st_mtime_ns, uses.st_size)
 
-    def make_room(self, size: int, keeping: str | None = None) -> None:
-        """Remove shards until `size` more bytes fit, or nothing is left to remove; call it in a `turn`.
-
-        Args:
-            size: Of the file that is published next.
-            keeping: Id of a shard that stays.
-        """
+    def make_room(self, size: int) -> None:
+        """Remove shards until `size` more bytes fit, or nothing is left to remove; call it in a `turn`."""
         if self._keep:
             return
         shards = self.shards()
         present = sum(shard.record.size for shard in shards)
         limit = self.limit(present)
         assert limit is not None, "only `keep` has none"
-        self.remove_some([shard for shard in shards if shard.id != keeping], present + size - limit)
+        self.remove_some(shards, present + size - limit)
 
     def free_disk(self, size: int) -> bool:
         """Remove shards of about `size` bytes because the disk is full; tell whether any could be."""

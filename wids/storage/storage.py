@@ -152,11 +152,9 @@ class Storage:
             ShardMismatchError: It is not what `shard` says.
             TarFormatError: Its compressed stream is damaged.
         """
-        location = locate(shard["url"])
-        expected = Expected.from_shard(shard, self.options.checksum)
-        key = self._key(location, shard, expected)
+        location, expected, key = self._look_up(shard)
         if key is not None:
-            if location.kind == "local" and not self._must_be_unpacked(location) and self._cache.find(key) is None:
+            if self._is_copied(location) and self._cache.find(key) is None:
                 # Never waits for the copy: that is read from the next opening on.
                 self._compare_once(location, expected)
                 self._copy(shard, self._cache.path(key))
@@ -181,8 +179,7 @@ class Storage:
 
     def open_cached(self, shard: Mapping[str, Any]) -> Source | None:
         """Open the cached copy of a shard; None where there is none, or the shard is read where it lies."""
-        location = locate(shard["url"])
-        key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
+        location, _, key = self._look_up(shard)
         path = None if key is None else self._cache.find(key)
         return None if path is None else self._open_file(path, location.name, cached=True)
 
@@ -192,27 +189,29 @@ class Storage:
         Raises:
             FetchError: The cache did not write that file, or may not remove it.
         """
-        location = locate(shard["url"])
-        key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
+        key = self._look_up(shard)[2]
         if key is not None:
             self._cache.remove(key)
 
-    def _key(self, location: Location, shard: Mapping[str, Any], expected: Expected) -> CacheKey | None:
-        """Return what a shard is called in the cache; None where it is read where it lies."""
+    def _look_up(self, shard: Mapping[str, Any]) -> tuple[Location, Expected, CacheKey | None]:
+        """Return where a shard lies, what it must be, and what it is called in the cache, None where it is read in place."""
+        location = locate(shard["url"])
+        expected = Expected.from_shard(shard, self.options.checksum)
         facts = shard
         if location.kind == "local":
             status, head = _look_at(location)
             expected.check_size(status.st_size, location.name)
             if not self.options.cache_local and not _is_compressed(location, head):
-                return None
+                return location, expected, None
             facts = {"filesize": status.st_size, "md5sum": expected.md5, "mtime_ns": status.st_mtime_ns}
-        return cache_key(
+        key = cache_key(
             location,
             facts,
             storage_options=self.options.storage_options or {},
             localname=self.options.localname,
             cache_dir=self.cache_dir,
         )
+        return location, expected, key
 
     def read(self, url: str) -> bytes:
         """Return the whole content of a small object, a descriptor say.
@@ -328,12 +327,9 @@ class Storage:
         """End the process that fetches shards, where there is one."""
         self._upcoming = []
         self._copying.clear()
-        if self._ahead.is_made:
-            self._ahead.get().close()
-            self._ahead = PerProcess(lambda: FetchAhead(self))
-        if self._announcement.is_made:
-            self._announcement.get().close()
-            self._announcement = PerProcess(self.space.announcement)
+        for made in (self._ahead.take(), self._announcement.take()):
+            if made is not None:
+                made.close()
 
     def make_ready(self, shard: Mapping[str, Any], *, unless_opened_after: int | None = None) -> int:
         """Have a shard in the disk cache, or being read ahead where it is read in place; return its bytes.
@@ -346,9 +342,7 @@ class Storage:
         Raises:
             WidsError: As for `open`, and where it is not fetched.
         """
-        location = locate(shard["url"])
-        expected = Expected.from_shard(shard, self.options.checksum)
-        key = self._key(location, shard, expected)
+        location, expected, key = self._look_up(shard)
         if key is None:
             return _read_ahead(location.path)
 
@@ -362,8 +356,7 @@ class Storage:
 
     def cache_id(self, shard: Mapping[str, Any]) -> str | None:
         """Return what a shard is called in the cache's bookkeeping; None where it is read where it lies."""
-        location = locate(shard["url"])
-        key = self._key(location, shard, Expected.from_shard(shard, self.options.checksum))
+        key = self._look_up(shard)[2]
         return None if key is None else key.id
 
     def count_ready(self, shards: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
@@ -450,9 +443,10 @@ class Storage:
         self.meter.add("requests")
         return piece
 
-    @staticmethod
-    def _must_be_unpacked(location: Location) -> bool:
-        return _is_compressed(location, _look_at(location)[1])
+    def _is_copied(self, location: Location) -> bool:
+        """Tell whether a shard that is named in the cache could be read where it lies too."""
+        local = self.options.cache_local and location.kind == "local"
+        return local and not _is_compressed(location, _look_at(location)[1])
 
     def _compare_once(self, location: Location, expected: Expected) -> None:
         """Compare a local shard's MD5, unless this process has done so for this very file."""
