@@ -219,9 +219,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples of a batch, in the order of `indices`; torch's DataLoader calls this.
 
-        What is read by ranges is asked for at once, near samples together.
+        What is read by ranges, or lies on a disk and not in memory, is asked for at once.
         """
         if not self._cache.reads_ranges:
+            self._cache.ask_for(map(self._find, indices), self._filter)
             return [self[index] for index in indices]
         with self._cache.read_together([self._find(index) for index in indices], self._filter):
             return [self[index] for index in indices]
