@@ -10,6 +10,7 @@ MADV_WILLNEED on just their pages; small samples one at a time, and runs in orde
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import random
@@ -39,6 +40,7 @@ ADVICE = {"no advice": None, "random": mmap.MADV_RANDOM, "sequential": mmap.MADV
 def main() -> None:
     """Measure each size in each order, all sides in turn."""
     OUT.mkdir(parents=True, exist_ok=True)
+    results: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
     for size, count in SIZES.items():
         path = write_shard(size, count)
         print(f"\n{size:,} B a sample, {count:,} of them; us for a sample, and bytes read for each byte of their pages")
@@ -48,11 +50,14 @@ def main() -> None:
             for _ in range(ROUNDS):
                 for side in ("this package", *ADVICE):
                     found.setdefault(side, []).append(measure(path, count, side, batches))
-            cells = [
-                f"{statistics.median(time for time, _ in each):11.0f} {statistics.median(read for _, read in each):7.2f}x"
-                for each in found.values()
-            ]
+            medians = {
+                side: (statistics.median(time for time, _ in each), statistics.median(read for _, read in each))
+                for side, each in found.items()
+            }
+            results.setdefault(str(size), {})[order] = medians
+            cells = [f"{time:11.0f} {read:7.2f}x" for time, read in medians.values()]
             print(f"{order:26}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
+    (random_access.OUT / "cold_files.json").write_text(json.dumps(results, indent=1))
 
 
 def write_shard(size: int, count: int) -> Path:

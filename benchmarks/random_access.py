@@ -2,6 +2,7 @@
 
     make bench              # with the peers, in an environment of their own; writes docs/benchmarks.md and its plots
     make bench-quick        # this package, its floor and wids 0.1.11; under two minutes
+    make bench-size         # the cost of one sample against the number of shards and of their members
 
 The samples are bytes in memory on both sides, and compared before anything is timed. wids 0.1.11 and webshart read the same
 tars as this package; Hugging Face datasets, ArrayRecord, MosaicML Streaming and LitData read copies in their own formats.
@@ -43,10 +44,22 @@ KINDS: dict[str, tuple[int, int, dict[str, int]]] = {
     "img": (4, 5_000, {"jpg": 14_000, "cls": 3}),
     "txt": (4, 50_000, {"txt": 300}),
     "many": (100, 1_000, {"bin": 2_000, "txt": 60}),
+    "one": (1, 100_000, {"bin": 2_000, "txt": 60}),
 }
-"""Shards, samples in each, and bytes of each field."""
-FIGURES = ("random", "in order", "batch", "first")
-PEERS = ("webshart", "datasets", "array_record", "mosaicml", "litdata")
+"""Shards, samples in each, and bytes of each field; `one` is `many` in one shard, for this package alone."""
+SCALES: dict[str, dict[int, str]] = {
+    "shards": {number: f"shards-{number}" for number in (1, 10, 100, 1000)},
+    "members": {number: f"members-{number}" for number in (100, 1_000, 10_000, 100_000, 200_000)},
+}
+"""What grows, and the kind of data at each size: shards of 100 samples of 2 kB, or one shard of samples of 100 B."""
+EVERY_KIND = {
+    **KINDS,
+    **{kind: (number, 100, {"bin": 2_000}) for number, kind in SCALES["shards"].items()},
+    **{kind: (1, number, {"bin": 100}) for number, kind in SCALES["members"].items()},
+}
+FIGURES = ("random", "in order", "batch", "view", "first", "next shard")
+PEERS = ("webshart", "datasets", "array_record", "mosaicml", "litdata", "energon")
+FLOORS = ("floor", "view floor", "copy")
 
 
 def main() -> None:
@@ -55,19 +68,22 @@ def main() -> None:
     if not OLD.exists():
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
         subprocess.run(pip, check=True)
-    sides = ["floor", "this", "wids 0.1.11", *filter(is_there, PEERS)]
+    by_size = "--sizes" in sys.argv
+    sides = [*FLOORS, "this", "wids 0.1.11", *filter(is_there, PEERS)]
+    if by_size:  # the others convert for minutes
+        sides = [side for side in sides if side in {"floor", "this", "wids 0.1.11", "webshart", "array_record"}]
     results: dict[str, dict[str, dict[str, float]]] = {}
-    for kind in KINDS:
+    for kind in [kind for kinds in SCALES.values() for kind in kinds.values()] if by_size else KINDS:
         write_shards(kind)
-        results[kind] = measure_all(kind, sides)
+        results[kind] = measure_all(kind, ["floor", "this"] if kind == "one" else sides)
         print_table(kind, results[kind])
     if "--write" in sys.argv:
-        (OUT / "random_access.json").write_text(json.dumps(results, indent=1))
+        (OUT / ("data_size.json" if by_size else "random_access.json")).write_text(json.dumps(results, indent=1))
 
 
 def is_there(peer: str) -> bool:
     """Tell whether a peer is installed in the environment that runs this."""
-    module = {"mosaicml": "streaming"}.get(peer, peer)
+    module = {"mosaicml": "streaming", "energon": "megatron"}.get(peer, peer)
     if importlib.util.find_spec(module) is None:
         print(f"{peer} is not installed, and not measured", file=sys.stderr)
         return False
@@ -87,7 +103,7 @@ def measure_all(kind: str, sides: list[str]) -> dict[str, dict[str, float]]:
             found[side].append(json.loads(done.stdout.splitlines()[-1]))
     expected = found["floor"][0]["digest"]
     for side, answers in list(found.items()):
-        if any(answer["digest"] != expected for answer in answers):
+        if side != "copy" and any(answer["digest"] != expected for answer in answers):
             print(f"{side} reads other bytes than were written as {kind}, and is left out", file=sys.stderr)
             del found[side]
     return {
@@ -103,7 +119,7 @@ def measure_all(kind: str, sides: list[str]) -> dict[str, dict[str, float]]:
 
 def print_table(kind: str, rows: dict[str, dict[str, float]]) -> None:
     """Print one kind's figures, and how many times as fast as each side this package is."""
-    shards, count, fields = KINDS[kind]
+    shards, count, fields = EVERY_KIND[kind]
     what = " + ".join(f"{size:,} B" for size in fields.values())
     print(
         f"\n{kind}: {shards} shards of {count:,} samples, {what}; us for a sample, ms for the first; x this package's"
@@ -122,12 +138,12 @@ def print_table(kind: str, rows: dict[str, dict[str, float]]) -> None:
 
 def tars(kind: str) -> list[Path]:
     """Return where the shards of a kind lie."""
-    return [OUT / kind / f"{kind}-{number:04d}.tar" for number in range(KINDS[kind][0])]
+    return [OUT / kind / f"{kind}-{number:04d}.tar" for number in range(EVERY_KIND[kind][0])]
 
 
 def samples(kind: str) -> Iterator[dict[str, bytes]]:
     """Yield all samples of a kind, as they are written everywhere."""
-    shards, count, fields = KINDS[kind]
+    shards, count, fields = EVERY_KIND[kind]
     draw = random.Random(kind)
     for _ in range(shards * count):
         yield {field: draw.randbytes(size) for field, size in fields.items()}
@@ -145,7 +161,7 @@ def write_shards(kind: str) -> None:
             path,
             (
                 (f"{shard:04d}{number:06d}.{field}", data)
-                for number in range(KINDS[kind][1])
+                for number in range(EVERY_KIND[kind][1])
                 for field, data in next(every).items()
             ),
         )
@@ -178,7 +194,7 @@ def open_this(kind: str) -> tuple[Any, Any]:
     """This package, undecoded."""
     import wids
 
-    dataset = wids.ShardListDataset([(str(path), KINDS[kind][1]) for path in tars(kind)], transformations=[])
+    dataset = wids.ShardListDataset([(str(path), EVERY_KIND[kind][1]) for path in tars(kind)], transformations=[])
     return dataset.__getitem__, dataset.__getitems__
 
 
@@ -187,19 +203,19 @@ def open_old(kind: str) -> tuple[Any, Any]:
     sys.path.insert(0, str(OLD))
     import wids
 
-    shards = [{"url": str(path), "nsamples": KINDS[kind][1]} for path in tars(kind)]
-    dataset = wids.ShardListDataset(shards, transformations=[], lru_size=200, cache_dir=str(OUT / "cache"), keep=True)
+    shards = [{"url": str(path), "nsamples": EVERY_KIND[kind][1]} for path in tars(kind)]
+    dataset = wids.ShardListDataset(shards, transformations=[], lru_size=1000, cache_dir=str(OUT / "cache"), keep=True)
     return dataset.__getitem__, None
 
 
-def open_floor(kind: str) -> tuple[Any, Any]:
+def open_floor(kind: str, look: Callable[[Any], Any] = lambda whole: whole) -> tuple[Any, Any]:
     """What is left when everything but slices and a dictionary is left out."""
-    shards, count, fields = KINDS[kind]
+    shards, count, fields = EVERY_KIND[kind]
     names = tuple(fields)
     maps, places = [], []
     for path in tars(kind):
         with path.open("rb") as file:
-            maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            maps.append(look(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
         with tarfile.open(path) as tar:
             places.append([(member.offset_data, member.offset_data + member.size) for member in tar])
     starts = [count * number for number in range(shards)]
@@ -213,11 +229,25 @@ def open_floor(kind: str) -> tuple[Any, Any]:
     return read, None
 
 
+def open_view_floor(kind: str) -> tuple[Any, Any]:
+    """The floor, but slices of a memoryview, which copy nothing."""
+    read, _ = open_floor(kind, memoryview)
+    return read, None
+
+
+def open_copy(kind: str) -> tuple[Any, Any]:
+    """A copy of as many bytes as a sample has, from as many places of memory."""
+    shards, count, fields = EVERY_KIND[kind]
+    size = sum(fields.values())
+    whole = random.Random(0).randbytes(1 << 20) * (1 + shards * count * size // (1 << 20))
+    return (lambda index: {"bytes": whole[index * size : (index + 1) * size]}), None
+
+
 def open_webshart(kind: str) -> tuple[Any, Any]:
     """webshart, which reads the tars by shard and file."""
     import webshart
 
-    shards, count, fields = KINDS[kind]
+    shards, count, fields = EVERY_KIND[kind]
 
     def index(folder: Path) -> None:
         folder.mkdir()
@@ -240,7 +270,7 @@ def open_datasets(kind: str) -> tuple[Any, Any]:
     """Hugging Face datasets, on Arrow files."""
     import datasets
 
-    fields = KINDS[kind][2]
+    fields = EVERY_KIND[kind][2]
 
     def convert(folder: Path) -> None:
         features = datasets.Features({field: datasets.Value("binary") for field in fields})
@@ -262,14 +292,14 @@ def open_array_record(kind: str) -> tuple[Any, Any]:
     """ArrayRecord, one record per sample; a record is the fields end to end, whose sizes are known here."""
     from array_record.python import array_record_data_source, array_record_module
 
-    fields = KINDS[kind][2]
+    fields = EVERY_KIND[kind][2]
 
     def convert(folder: Path) -> None:
         folder.mkdir()
         every = samples(kind)
-        for shard in range(KINDS[kind][0]):
+        for shard in range(EVERY_KIND[kind][0]):
             writer = array_record_module.ArrayRecordWriter(str(folder / f"{shard:04d}.array_record"), "group_size:1")
-            for _ in range(KINDS[kind][1]):
+            for _ in range(EVERY_KIND[kind][1]):
                 writer.write(b"".join(next(every).values()))
             writer.close()
 
@@ -308,7 +338,7 @@ def open_mosaicml(kind: str) -> tuple[Any, Any]:
     from streaming.base.util import clean_stale_shared_memory
 
     def convert(folder: Path) -> None:
-        columns = dict.fromkeys(KINDS[kind][2], "bytes")
+        columns = dict.fromkeys(EVERY_KIND[kind][2], "bytes")
         with MDSWriter(out=str(folder), columns=columns, size_limit=1 << 26) as writer:
             for sample in samples(kind):
                 writer.write(sample)
@@ -333,22 +363,48 @@ def open_litdata(kind: str) -> tuple[Any, Any]:
     return litdata.StreamingDataset(str(converted(kind, "litdata", convert))).__getitem__, None
 
 
+def open_energon(kind: str) -> tuple[Any, Any]:
+    """Megatron-Energon, which reads the tars through its own index of where samples begin."""
+    from megatron.energon.epathlib import EPath
+    from megatron.energon.flavors.webdataset.itar_reader import ShardInfosITarReader
+    from megatron.energon.flavors.webdataset.prepare import WebdatasetPreparator
+    from megatron.energon.flavors.webdataset.structs import ShardInfo
+
+    shards, count, _ = EVERY_KIND[kind]
+    names = [path.name for path in tars(kind)]
+
+    def index(folder: Path) -> None:
+        folder.mkdir()
+        for path in tars(kind):
+            (folder / path.name).symlink_to(path)
+        WebdatasetPreparator.prepare_dataset(folder, names, split_parts_ratio=[("train", 1.0)], workers=2)
+
+    folder = EPath(converted(kind, "energon", index))
+    infos = [ShardInfo(name=name, path=folder / name, count=count) for name in names]
+    return ShardInfosITarReader(base_path=folder, shard_infos=infos, itar_cache_size=shards).__getitem__, None
+
+
 OPENERS = {
     "this": open_this,
     "wids 0.1.11": open_old,
     "floor": open_floor,
+    "view floor": open_view_floor,
+    "copy": open_copy,
     "webshart": open_webshart,
     "datasets": open_datasets,
     "array_record": open_array_record,
     "mosaicml": open_mosaicml,
     "litdata": open_litdata,
+    "energon": open_energon,
 }
 
 
 def measure(side: str, kind: str) -> None:
     """Measure one side in this process, and print what was found as JSON."""
-    shards, count, fields = KINDS[kind]
-    OPENERS[side](kind)[0](0)  # what is made once is made now, and the files are in memory
+    shards, count, fields = EVERY_KIND[kind]
+    warm = OPENERS[side](kind)[0]  # what is made once is made now, and the files are in memory
+    for shard in range(shards):
+        warm(shard * count)
     for path in (*tars(kind), *(OUT / kind).glob(f"{side}/*")):
         if path.is_file():
             hashlib.md5(path.read_bytes())
@@ -356,13 +412,16 @@ def measure(side: str, kind: str) -> None:
     single, batch = OPENERS[side](kind)
     single(shards * count // 2)
     found: dict[str, Any] = {}
-    if side != "floor":  # which scans with tarfile, and stands for reading only
+    if side not in FLOORS:  # which scan with tarfile, and stand for reading only
         found["first"] = 1e3 * (time.perf_counter() - started)
+    if side in {"this", "wids 0.1.11"} and shards > 1:  # which open a shard at its first sample
+        others = [shard * count + count // 3 for shard in range(min(shards, 50)) if shard != shards // 2]
+        found["next shard"] = statistics.median(timed(single, [index]) for index in others) / 1e3
     draw = random.Random(1)
     digest = hashlib.sha256()
     for index in draw.sample(range(shards * count), 200):
         sample = single(index)
-        digest.update(b"".join(content(sample, field) for field in fields))
+        digest.update(b"".join(content(sample, field) for field in fields) if side != "copy" else b"")
     found["digest"] = digest.hexdigest()
     orders = {
         "random": [draw.randrange(shards * count) for _ in range(READS)],
@@ -373,6 +432,12 @@ def measure(side: str, kind: str) -> None:
     if batch is not None:
         batches = [draw.sample(range(shards * count), BATCH) for _ in range(8)]
         found["batch"] = min(timed(batch, batches) for _ in range(2)) / BATCH
+    if side == "this":
+        view = single.__self__.view
+        found["view"] = min(timed(view, orders["random"]) for _ in range(2))
+    elif side == "view floor":
+        found["view"] = found.pop("random")
+        del found["in order"]
     print(json.dumps(found))
 
 

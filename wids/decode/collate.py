@@ -12,6 +12,9 @@ from wids.decode.packages import require
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_SAME_IN_TORCH = frozenset(map(np.dtype, ("?", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16")))
+"""In native order, which all releases of torch have."""
+
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -143,11 +146,21 @@ def _stack_arrays(values: list[Any]) -> Any:
     torch = require("torch", "torch")
     if values[0].dtype.kind not in "biufc" or isinstance(values[0], np.ma.MaskedArray):
         return values
+    if _are_plain(values):
+        # In a worker torch stacks tensors in the memory that the main process will read.
+        return require("torch.utils.data", "torch").default_collate([torch.from_numpy(value) for value in values])
     stacked = np.stack(values)
     try:
         return torch.from_numpy(stacked.astype(stacked.dtype.newbyteorder("="), copy=False))
     except TypeError:  # long doubles, and in older releases of torch some unsigned integers
         return values
+
+
+def _are_plain(values: list[Any]) -> bool:
+    """Tell whether torch can look at these arrays without a copy or a warning."""
+    return values[0].dtype in _SAME_IN_TORCH and all(
+        type(value) is np.ndarray and value.flags.writeable and min(value.strides, default=0) >= 0 for value in values
+    )
 
 
 def _are_alike(values: list[Any]) -> bool:
