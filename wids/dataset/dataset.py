@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from io import BytesIO
-from itertools import islice
+from itertools import accumulate
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, overload
 
-from wids.dataset.keys import KeyTable
+from wids.dataset.pipeline import Pipeline
 from wids.dataset.replace import Replacer
 from wids.dataset.sample import FieldFilter, Sample, find_field
-from wids.dataset.steps import REQUIRED, Rename, SelectFields, ToTuple, alternatives
-from wids.decode import Decoder, default_decoder, stack_columns
+from wids.dataset.selection import Selection
+from wids.decode import Decoder
 from wids.descriptor import ShardOffsets, load_descriptor
 from wids.errors import DecodeError, ShardMismatchError, TarFormatError, redact
 from wids.shard_cache import ShardCache, default_lru_size
@@ -39,10 +39,8 @@ logger = logging.getLogger(__name__)
 _READ_TOGETHER = 64
 """Samples that an iteration over remote shards asks for at once."""
 
-Transform = "Callable[[Any], Any]"
 
-
-class ShardListDataset(_Base):  # type: ignore[type-arg]
+class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
     """Samples of a list of tar shards, by index.
 
     `dataset[i]` is a dictionary of the sample's fields, decoded, and `__key__`, `__dataset__`, `__index__`, `__shard__`
@@ -126,51 +124,35 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         )
         descriptor = load_descriptor(shards, fetch=storage.read, base=base, options=options, dataset_name=dataset_name)
         self.spec = descriptor.spec
-        self.shards = descriptor.shards
         self.dataset_name = descriptor.name
         self._source = descriptor.source
         self._cache = ShardCache(
-            self.shards,
+            descriptor.shards,
             storage,
             default_lru_size() if lru_size is None else lru_size,
             verify_members=verify_members,
         )
-        self._fill_counts()
-        self._offsets = ShardOffsets([shard["nsamples"] for shard in self.shards])
+        self._fill_counts(descriptor.shards)
+        self._offsets = ShardOffsets([shard["nsamples"] for shard in descriptor.shards])
         # What the samples of a shard share: name of the dataset, URL, index of the first.
         self._shard_facts = [
             (str(shard.get("dataset") or ""), str(shard["url"]), first)
-            for shard, first in zip(self.shards, self._offsets.starts, strict=False)
+            for shard, first in zip(descriptor.shards, self._offsets.starts, strict=False)
         ]
-        self._rows: range | None = None
-        self._keys: KeyTable | None = None
+        self._rows = None
+        self._visits = None
+        self._keys = None
         self._filter = None if fields is None else FieldFilter(fields)
-        self._allow_pickle = allow_pickle
         self._replacer = Replacer(on_error)
-        self.transformations: list[Any] = self._make_steps(transformations)
+        self._allow_pickle = allow_pickle
+        self.transformations = self._make_steps(transformations)
 
-    def _fill_counts(self) -> None:
-        unknown = [number for number, shard in enumerate(self.shards) if shard.get("nsamples") is None]
+    def _fill_counts(self, shards: list[dict[str, Any]]) -> None:
+        unknown = [number for number, shard in enumerate(shards) if shard.get("nsamples") is None]
         for number, count in self._cache.count_samples(unknown).items():
-            self.shards[number]["nsamples"] = count
-
-    def _make_steps(self, transformations: Any) -> list[Any]:
-        if transformations is None:
-            return []
-        if isinstance(transformations, str):
-            return [default_decoder(transformations, allow_pickle=self._allow_pickle)]
-        if callable(transformations):
-            return [transformations]
-        steps = list(transformations)
-        for place, step in enumerate(steps):
-            if not callable(step):
-                raise TypeError(f"transformations[{place}] is {step!r}; it must be callable")
-        return steps
+            shards[number]["nsamples"] = count
 
     # Samples
-
-    def __len__(self) -> int:
-        return len(self._offsets) if self._rows is None else len(self._rows)
 
     @overload
     def __getitem__(self, index: slice) -> Self: ...
@@ -189,7 +171,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         seed = None
         if index.__class__ is not int:
             if isinstance(index, slice):
-                return self._derive(_rows=(range(len(self)) if self._rows is None else self._rows)[index], _keys=None)
+                return self._view(range(len(self))[index])
             seed = getattr(index, "sample_seed", None)  # what samplers give with sample_seeds=True
         shard, position = self._find(index) if self._rows is not None else self._offsets.find_shard(index)
         reader = self._cache.get(shard, index)
@@ -289,24 +271,6 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         shard, position = self._find(index)
         return self._cache.get(shard).key(position)
 
-    def index_of(self, key: str) -> int:
-        """Return the lowest index of the sample with this key; the first call indexes every shard.
-
-        Raises:
-            KeyError: There is none; names its neighbours in sorted order.
-        """
-        if self._keys is None:
-            self._keys = KeyTable(self._iterate_keys, self.key, len(self))
-        return self._keys.find(key)
-
-    def _iterate_keys(self) -> Iterator[str]:
-        if self._rows is not None:
-            yield from map(self.key, range(len(self)))
-            return
-        for shard, length in enumerate(self._offsets.lengths):
-            if length:
-                yield from islice(self._cache.get(shard).keys(), length)
-
     def _find(self, index: int) -> tuple[int, int]:
         """Return `(shard, position)` of a sample of this dataset or view."""
         if self._rows is None:
@@ -347,10 +311,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             self._cache.storage.meter.add("replacements", self._replacer.replacements.total() - before)
 
     def _others(self, index: int, shard: int, asked: Any) -> Iterator[Callable[[], Any]]:
-        """Yield readers of the shard's other samples, from the next one on, cyclically."""
-        first, stop = self._offsets.starts[shard], self._offsets.starts[shard + 1]
+        """Yield readers of the other samples that this dataset has of the shard, from the next one on, cyclically."""
+        others = self._rows_in(self._offsets.starts[shard], self._offsets.starts[shard + 1])
         strict = self._derive(_rows=None, _replacer=Replacer("raise"))
-        for other in [*range(index + 1, stop), *range(first, index)]:
+        for other in [*others[others > index].tolist(), *others[others < index].tolist()]:
             place = asked.at(other) if hasattr(asked, "sample_seed") else other  # the seed that was asked for
             yield lambda place=place: strict[place]  # type: ignore[misc]
 
@@ -364,78 +328,6 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         located.__cause__ = error.__cause__ or error
         return located
 
-    # Datasets made from this one
-
-    def decode(self, spec: Any = "PIL", *, size: int | tuple[int, int] | None = None, jpeg: str = "pillow") -> Self:
-        """Return a dataset that decodes by `spec` (what `transformations` takes), in place of the present decoding.
-
-        The decoding step is replaced wherever it stands; where there is none, the new one comes first.
-
-        Args:
-            spec: What `transformations` takes.
-            size: With the name of an image format: pixels that the shorter side of each image becomes, or
-                `(height, width)`; see `default_decoder`.
-            jpeg: With the name of an image format: what decodes JPEGs, `"pillow"` or `"simplejpeg"`.
-
-        Raises:
-            ValueError: `size` or `jpeg` are none, or do not go with `spec`.
-        """
-        if isinstance(spec, str):
-            spec = default_decoder(spec, size=size, jpeg=jpeg, allow_pickle=self._allow_pickle)
-        elif size is not None or jpeg != "pillow":
-            raise ValueError(f"size and jpeg go with the name of an image format, not with {spec!r}; give both to it")
-        new = self._make_steps(spec)
-        steps = list(self.transformations)
-        place = next((place for place, step in enumerate(steps) if isinstance(step, Decoder)), None)
-        if place is None:
-            return self._derive(transformations=[*new, *steps])
-        return self._derive(transformations=[*steps[:place], *new, *steps[place + 1 :]])
-
-    def map(self, function: Callable[[Any], Any]) -> Self:
-        """Return a dataset that applies `function` to each sample after what is done already."""
-        return self._derive(transformations=[*self.transformations, function])
-
-    def to_tuple(self, *fields: str, missing: Any = REQUIRED) -> Self:
-        """Return a dataset of tuples: one value per field, the first that is there of `"jpg;png"`.
-
-        Args:
-            fields: In the order of the tuple.
-            missing: What stands for a field that is not there; without it that is a `KeyError`.
-        """
-        return self._narrow(fields, ToTuple(fields, missing))
-
-    def select_fields(self, fields: Iterable[str] | str, missing: Any = REQUIRED) -> Self:
-        """Return a dataset whose samples have only these fields."""
-        names = (fields,) if isinstance(fields, str) else tuple(fields)
-        return self._narrow(names, SelectFields(names, missing))
-
-    def rename(self, **names: str) -> Self:
-        """Return a dataset whose fields are renamed: `rename(image="jpg;png")`."""
-        for spec in names.values():
-            alternatives(spec)
-        return self.map(Rename(tuple(names.items())))
-
-    def batched(self, batch_size: int, *, drop_last: bool = False) -> Batches:
-        """Return an iterable over batches in order: of tuples, one column per place, stacked where values are alike.
-
-        Raises:
-            ValueError: `batch_size` is less than 1.
-        """
-        return Batches(self, batch_size, drop_last)
-
-    def add_transform(self, transform: Callable[[Any], Any]) -> Self:
-        """Append a transformation to this very dataset, as in 0.1.11, and return it."""
-        self.transformations.append(transform)
-        return self
-
-    def _narrow(self, fields: tuple[str, ...], step: Any) -> Self:
-        wanted = [name for spec in fields for name in alternatives(spec)]
-        steps = [*self.transformations, step]
-        # A function of the user's may look at any field; decoders look at each alone.
-        if all(isinstance(earlier, Decoder) for earlier in self.transformations):
-            return self._derive(transformations=steps, _filter=FieldFilter(wanted) & self._filter)
-        return self._derive(transformations=steps)
-
     def _derive(self, **changes: Any) -> Self:
         """Return a dataset that shares everything with this one, open shards too, but for these attributes."""
         derived = object.__new__(type(self))
@@ -445,16 +337,9 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     # 0.1.11's attributes
 
     @property
-    def lengths(self) -> list[int]:
-        """How many samples each shard has; of a view, how many of them it has."""
-        if self._rows is None:
-            return list(self._offsets.lengths)
-        return lengths_of_rows(self._rows, self._offsets.starts)
-
-    @property
     def cum_lengths(self) -> list[int]:
-        """Index behind the last sample of each shard."""
-        return self._offsets.starts[1:]
+        """Index behind the last sample of each of `shards`."""
+        return list(accumulate(self.lengths))
 
     @property
     def total_length(self) -> int:
@@ -466,10 +351,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """Folder of the disk cache; it exists only when something was written to it."""
         return self._cache.storage.cache_dir
 
-    def get_shard(self, index: int) -> tuple[TarReader, int, dict[str, Any]]:
+    def get_shard(self, index: int) -> tuple[TarReader, int, Mapping[str, Any]]:
         """Return the open shard that holds a sample, the sample's position in it, and its entry in the descriptor."""
         shard, position = self._find(index)
-        return self._cache.get(shard), position, self.shards[shard]
+        return self._cache.get(shard), position, self._cache.shards[shard]
 
     def get_stats(self) -> tuple[int, int]:
         """Return how many samples were read, and how many of the reads had to open a shard, in this process."""
@@ -497,17 +382,6 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """
         return self._cache.storage.meter.in_flight()
 
-    def prefetch(self, upcoming: Sequence[int]) -> None:
-        """Have shards fetched before they are needed, the next one first; return at once.
-
-        Samplers with `shards_ahead` call it. Another process fetches them into the disk cache, no more than it can hold;
-        local shards are read ahead by the system.
-
-        Args:
-            upcoming: Numbers of shards, in place of those named before.
-        """
-        self._cache.fetch_ahead(upcoming)
-
     def check_cache_misses(self) -> None:
         """Log a warning when more than three in ten of at least a hundred reads had to open a shard."""
         accesses, misses = self.get_stats()
@@ -524,7 +398,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         self._cache.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_keys": None}  # made anew where it is needed, instead of being sent
+        return {**self.__dict__, "_keys": None, "_visits": None}  # made anew where needed, instead of being sent
 
     def __enter__(self) -> Self:
         return self
@@ -550,52 +424,3 @@ def _find_field(name: str, reader: TarReader, position: int) -> str:
     if found is None:
         raise KeyError(f"{name!r}: sample {reader.key(position)!r} has no such field; it has {', '.join(there)}")
     return found
-
-
-class Batches:
-    """Batches of a dataset in order; can be iterated again and again.
-
-    Args:
-        dataset: Where the samples come from.
-        batch_size: Samples in a batch, at least 1.
-        drop_last: Leave out a last batch that is smaller.
-    """
-
-    def __init__(self, dataset: ShardListDataset, batch_size: int, drop_last: bool) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
-        self._dataset = dataset
-        self._batch_size = batch_size
-        self._drop_last = drop_last
-
-    def __len__(self) -> int:
-        whole, rest = divmod(len(self._dataset), self._batch_size)
-        return whole + (rest > 0 and not self._drop_last)
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in range(len(self)):
-            first = batch * self._batch_size
-            stop = min(first + self._batch_size, len(self._dataset))
-            samples = self._dataset.__getitems__(range(first, stop))
-            if not isinstance(samples[0], tuple):
-                raise TypeError(
-                    f"batched() takes tuples, but sample {first} is a {type(samples[0]).__name__}; call to_tuple() before"
-                )
-            yield stack_columns(samples)
-
-
-def lengths_of_rows(rows: range, starts: Sequence[int]) -> list[int]:
-    """Return how many of `rows` lie in each shard, in the order in which `rows` come to them.
-
-    Examples:
-        >>> lengths_of_rows(range(2, 9, 2), [0, 3, 3, 10])
-        [1, 0, 3]
-    """
-    ordered = rows if rows.step > 0 else rows[::-1]
-    counts = []
-    done = 0
-    for stop in starts[1:]:
-        below = len(range(ordered.start, min(stop, ordered.stop), ordered.step))
-        counts.append(below - done)
-        done = below
-    return counts if rows.step > 0 else counts[::-1]
