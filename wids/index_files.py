@@ -105,6 +105,12 @@ class IndexFiles:
         pack = None if url is None else self._open_pack(url)
         return None if pack is None else pack.recall(str(shard["url"]), self._storage.plain_size(shard))
 
+    def forget(self, shard: Mapping[str, Any]) -> None:
+        """Let what `recall` gave of a shard leave this process's memory; it can still be used, and is read again then."""
+        pack = self._packs.get(shard["index"]) if shard.get("index") else None
+        if pack is not None:
+            pack.forget(str(shard["url"]))
+
     def rebuild(self, source: Source) -> TarIndex:
         """Return a shard's index, made from its headers and kept.
 
@@ -301,9 +307,7 @@ class IndexPack:
         Returns:
             None when there is none of this name and size, or more than one.
         """
-        entry = self._by_name.get(entry_name(url, self._url))
-        named = self._by_basename.get(_basename(url), []) if entry is None else [entry]
-        fitting = [entry for entry in named if size is None or _size(entry) == size]
+        fitting = [entry for entry in self._named(url) if size is None or _size(entry) == size]
         if len(fitting) != 1:
             return None
         try:
@@ -311,6 +315,17 @@ class IndexPack:
         except ValueError as error:
             _log.debug("%s: its entry for %s is not used: %s", redact(self._url), redact(url), error)
             return None
+
+    def forget(self, url: str) -> None:
+        """Let the entries of a shard leave this process's memory."""
+        self._source.advise(
+            [(entry.header_offset, entry.header_offset + _most_bytes(entry)) for entry in self._named(url)], "done"
+        )
+
+    def _named(self, url: str) -> list[zipfile.ZipInfo]:
+        """Return the entries that may be of a shard: the one with its name, else those with the last part of it."""
+        entry = self._by_name.get(entry_name(url, self._url))
+        return self._by_basename.get(_basename(url), []) if entry is None else [entry]
 
     def warn(self, name: str) -> None:
         """Say why there was no index for a shard: a warning for the first one.

@@ -184,9 +184,11 @@ class ShardCache:
 
         def look(shard: int) -> bool:
             index = self._recall(shard)
-            if index is not None:
-                visit(shard, index)
-            return index is not None
+            if index is None:
+                return False
+            visit(shard, index)
+            self._indexes.forget(self.shards[shard])
+            return True
 
         unknown = [shard for shard in shards if not look(shard)]
         self._visit_alone(lambda shard: visit(shard, self.index(shard)), unknown, "indexing shards")

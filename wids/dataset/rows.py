@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from zlib import compress, decompress
 
 import numpy as np
 from xxhash import xxh3_64
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 16
 """Rows that are looked at together where all of them would take too much memory."""
+_FAST = 1
+"""Of zlib's levels."""
 
 
 class Rows:
@@ -280,13 +283,14 @@ def _pack(indices: NDArray[np.integer]) -> tuple[str, bytes, int]:
     if len(indices) and is_ascending(indices):
         first, last = int(indices[0]), int(indices[-1])
         if (last - first) // 8 < shortest:
-            return "bits", to_bits(indices, first, last + 1), first
+            return "bits", compress(to_bits(indices, first, last + 1), _FAST), first
     if runs.nbytes == shortest:
-        return f"runs {runs.dtype.str}", runs.tobytes(), 0
-    return f"rows {indices.dtype.str}", indices.tobytes(), 0
+        return f"runs {runs.dtype.str}", compress(runs.tobytes(), _FAST), 0
+    return f"rows {indices.dtype.str}", compress(indices.tobytes(), _FAST), 0
 
 
 def _unpack(kind: str, data: bytes, first: int) -> Rows:
+    data = decompress(data)
     if kind == "bits":
         return Rows(from_bits(data, first))
     shape, _, dtype = kind.partition(" ")

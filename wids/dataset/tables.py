@@ -81,9 +81,8 @@ class IndexTables:
         """Return `(num_rows,)` uint64, xxh3-64 of each key's bytes."""
 
         def read(index: TarIndex, count: int) -> NDArray[np.uint64]:
-            ends = index.key_ends[:count].tolist()
-            keys = map(bytes(index.keys).__getitem__, map(slice, [0, *ends], ends))
-            return np.fromiter(map(xxh3_64_intdigest, keys, repeat(seed)), np.uint64, count)
+            keys = map(xxh3_64_intdigest, _list_keys(index, count), repeat(seed))
+            return np.fromiter(keys, np.uint64, count)
 
         return self._make(np.uint64, read)
 
@@ -136,6 +135,17 @@ def _first_place(names: Iterable[str], fields: Sequence[str]) -> int:
     """Return the place in `fields` of the first of `names` that is there, -1 when none is."""
     found = next((field for field in (find_field(name, fields) for name in names) if field is not None), None)
     return -1 if found is None else fields.index(found)
+
+
+def _list_keys(index: TarIndex, count: int) -> list[bytes]:
+    """Return the first keys of a shard."""
+    ends = index.key_ends[:count].tolist()
+    width = ends[0] if ends else 0
+    if width and ends == list(range(width, width * count + 1, width)):  # by far the most; cut in a third of the time
+        keys: list[bytes] = np.frombuffer(index.keys, f"V{width}", count).tolist()
+        return keys
+    text = bytes(index.keys)
+    return [text[start:stop] for start, stop in zip([0, *ends], ends, strict=False)]
 
 
 def _cut_keys(index: TarIndex, positions: NDArray[np.int64]) -> list[str]:
