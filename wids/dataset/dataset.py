@@ -12,6 +12,7 @@ from wids.dataset.pipeline import Pipeline
 from wids.dataset.replace import Replacer
 from wids.dataset.sample import FieldFilter, Sample, find_field
 from wids.dataset.selection import Selection
+from wids.dataset.stored_rows import rows_from_json
 from wids.decode import Decoder
 from wids.descriptor import ShardOffsets, load_descriptor
 from wids.errors import DecodeError, ShardMismatchError, TarFormatError, redact
@@ -142,6 +143,9 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
         self._rows = None
         self._visits = None
         self._keys = None
+        if descriptor.rows is not None:
+            file = descriptor.source or "descriptor"
+            self._rows = rows_from_json(descriptor.rows, len(self._offsets), self.fingerprint, file)
         self._filter = None if fields is None else FieldFilter(fields)
         self._replacer = Replacer(on_error)
         self._allow_pickle = allow_pickle

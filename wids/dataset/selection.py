@@ -11,6 +11,7 @@ from wids.dataset.keys import Keys, KeyTable
 from wids.dataset.rows import as_indices, compose, digest_rows, find_visits, to_array, without
 from wids.dataset.split import check_fractions, check_seed, find_part, hash_groups
 from wids.dataset.steps import alternatives
+from wids.dataset.stored_rows import rows_to_json
 from wids.dataset.tables import IndexTables
 from wids.fingerprint import basename, digest_data
 
@@ -119,6 +120,12 @@ class Selection:
         """Return a view of these rows of this one, which are at least 0 and in range."""
         return self._derive(_rows=compose(self._rows, places), _visits=None, _keys=None)
 
+    def describe_rows(self) -> dict[str, Any]:
+        """Return what a descriptor says of this view's rows, as `wids.dataset.stored_rows` lays it out."""
+        whole = self._derive(_rows=None, _visits=None, _keys=None)
+        rows = range(len(whole)) if self._rows is None else self._rows
+        return rows_to_json(rows, len(whole), whole.fingerprint)
+
     # What the index tells
 
     def sizes(self, field: str) -> NDArray[np.int64]:
@@ -191,6 +198,11 @@ class Selection:
         """Return `(len,)` uint64, xxh3-64 of each key in UTF-8."""
         return self._tables().key_hashes(seed)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all samples of all shards, and no view."""
+        return self._rows is None
+
     def _tables(self) -> IndexTables:
         return IndexTables(self._cache, self._offsets.starts, self._rows)
 
@@ -206,6 +218,11 @@ class Selection:
     def lengths(self) -> list[int]:
         """How many samples each of `shards` has; of a view, how many rows are in it before they come to the next."""
         return list(self._offsets.lengths) if self._rows is None else list(self._find_visits()[1])
+
+    @property
+    def num_shards(self) -> int:
+        """In how many shards the samples lie; a view may come to one of them several times."""
+        return len(self._offsets.lengths) if self._rows is None else len(set(self._find_visits()[0]))
 
     @property
     def fingerprint(self) -> str:
