@@ -84,7 +84,9 @@ def rows_from_json(content: Mapping[str, Any], num_samples: int, fingerprint: st
                 f"{num_samples} samples"
             )
     _check_count(content, sum(stop - start for start, stop in ranges), file)
-    return range(*ranges[0]) if len(ranges) == 1 else compose(None, from_runs(np.reshape(ranges, (-1, 2))))
+    return (
+        compose(None, from_runs(np.array(ranges, np.int64).reshape(-1, 2))) if len(ranges) != 1 else range(*ranges[0])
+    )
 
 
 def _check_count(content: Mapping[str, Any], found: int, file: str) -> None:
