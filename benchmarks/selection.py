@@ -24,7 +24,7 @@ import numpy as np
 FOLDER = Path(__file__).parent / "out" / "ten-million"
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 MOST_SECONDS, MOST_MEGABYTES, MOST_RATIO = 5.0, 500.0, 1.3
-QUESTIONS = ("sizes", "has", "fields", "mask of 30 %", "select and pickle", "split", "split by group", "fingerprint")
+QUESTIONS = ("sizes", "has", "fields", "mask of 30 %", "select and pickle", "split", "fingerprint")
 
 
 def main() -> None:
@@ -97,8 +97,6 @@ def answer(question: str) -> dict[str, float]:
         num_bytes = len(pickle.dumps(dataset.select(mask)))
     elif question == "split":
         dataset.split({"train": 0.99, "val": 0.01})
-    elif question == "split by group":
-        dataset.split({"train": 0.99, "val": 0.01}, by=lambda key: key[:5])
     elif question == "fingerprint":
         dataset.select(np.arange(0, len(dataset), 3)).fingerprint  # noqa: B018
     seconds = time.perf_counter() - started
