@@ -108,7 +108,7 @@ def compare(dataset) -> float:
     chosen = np.random.default_rng(0).random(len(dataset)) < 0.3
     view = dataset.select(chosen)
     row_of = np.flatnonzero(chosen).tolist().__getitem__
-    rows = np.sort(np.random.default_rng(1).integers(0, 300_000, 20_000)).tolist()
+    rows = np.sort(np.random.default_rng(1).integers(0, 30_000, 20_000)).tolist()
     pairs = {"view": (view, rows), "dataset": (dataset, [row_of(row) for row in rows])}
     for index in rows[:2000]:
         if view[index]["__key__"] != dataset.key(row_of(index)):

@@ -89,6 +89,7 @@ def test_a_sample_of_a_view_costs_at_most_a_third_more(tmp_path: Path, what: str
             "dataset[i]": lambda data=data, index=index: data[index],  # type: ignore[misc]
             "read": lambda data=data, index=index: data.read(index),  # type: ignore[misc]
             "view": lambda data=data, index=index: data.view(index),  # type: ignore[misc]
+            "a batch of one": lambda data=data, index=index: data.__getitems__([index]),  # type: ignore[misc]
         }
         functions[what]()
         costs.append(count(functions[what]))
