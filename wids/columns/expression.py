@@ -7,14 +7,14 @@ text can do anything but name rows. Columns are read in blocks, so that memory i
 from __future__ import annotations
 
 import ast
-import difflib
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wids.dataset import values as vector
-from wids.dataset.values import Values
+from wids.columns import values as vector
+from wids.columns.names import suggest
+from wids.columns.values import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,7 +80,7 @@ class Expression:
         """Return for which rows it is true.
 
         Args:
-            read: `(column, start, stop)` to the values of these rows, as `wids.dataset.values.from_column` takes them.
+            read: `(column, start, stop)` to the values of these rows, as `wids.columns.values.from_column` takes them.
             num_rows: Of the table.
             names: Of all columns that there are.
 
@@ -93,7 +93,7 @@ class Expression:
         there = sorted(names)
         for name, node in self._places.items():
             if name not in there:
-                raise self._error(node, f"there is no column {name!r}; {_suggest(name, there)}")
+                raise self._error(node, f"there is no column {name!r}; {suggest(name, there)}")
         found = np.zeros(num_rows, np.bool_)
         # Kinds do not depend on rows: the empty block finds what is wrong before anything is read.
         edges = [0, 0, *range(_BLOCK_ROWS, num_rows, _BLOCK_ROWS), num_rows]
@@ -110,7 +110,7 @@ class Expression:
         try:
             return ast.parse(self.text, mode="eval").body
         except SyntaxError as error:
-            place = min(max(error.offset or 1, 1), len(self.text) + 1)
+            place = min(error.offset or len(self.text) + 1, len(self.text) + 1)  # 0 at the end of the text
             raise ValueError(f"{self._shown()}, character {place}: {error.msg}; {_ALLOWED}") from None
         except (ValueError, RecursionError, MemoryError) as error:
             raise ValueError(f"{self._shown()}: cannot be parsed, {error or 'it is too deep'}; {_ALLOWED}") from None
@@ -276,14 +276,3 @@ class Expression:
 
     def _shown(self) -> str:
         return repr(self.text if len(self.text) <= 100 else f"{self.text[:99]}…")
-
-
-def _suggest(name: str, there: list[str]) -> str:
-    near = difflib.get_close_matches(name, there, 3)
-    if near:
-        return f"did you mean {' or '.join(map(repr, near))}?"
-    return (
-        f"there are {', '.join(there[:20])}{', …' if len(there) > 20 else ''}"
-        if there
-        else "there are none; add_columns adds some"
-    )

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wids.dataset import expression
-from wids.dataset.expression import Expression
+from wids.columns import expression
+from wids.columns.expression import Expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,7 +198,7 @@ def test_blocks_are_read_and_put_together_in_order(monkeypatch: pytest.MonkeyPat
         ("wrod == 'a'", 1, "there is no column 'wrod'; did you mean 'word'?"),
         ("n > 1 and é == 'a'", 11, "there is no column 'é'; there are big, flag, n, other, word, x"),
         ("'é' == word and wrod == ''", 17, "there is no column 'wrod'; did you mean 'word'?"),
-        ("n >", 3, "invalid syntax"),
+        ("n >", 4, "invalid syntax"),
         ("n = 1", 3, "invalid syntax"),
         ("", 1, "invalid syntax"),
         ("n > 1; n", 6, "invalid syntax"),
