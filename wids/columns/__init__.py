@@ -4,8 +4,9 @@ from wids.columns.column import Column, NumberColumn, TextColumn
 from wids.columns.expression import Expression
 from wids.columns.files import StoredColumn, write_column
 from wids.columns.kept import KeptArray, KeptColumn
-from wids.columns.match import match_hashes
-from wids.columns.table import Table, read_table
+from wids.columns.match import hash_texts, mark_groups, match_hashes
+from wids.columns.names import suggest
+from wids.columns.table import Table, read_table, row_shards
 
 __all__ = [
     "Column",
@@ -16,7 +17,11 @@ __all__ = [
     "StoredColumn",
     "Table",
     "TextColumn",
+    "hash_texts",
+    "mark_groups",
     "match_hashes",
     "read_table",
+    "row_shards",
+    "suggest",
     "write_column",
 ]

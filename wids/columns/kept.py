@@ -90,11 +90,21 @@ class KeptColumn:
 
     def __init__(self, column: Column, storage: Storage) -> None:
         self._arrays = {name: KeptArray(array, storage) for name, array in column.arrays().items()}
+        self._column: Column | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_column": None}
 
     @property
     def column(self) -> Column:
-        """The column, mapped."""
-        return column_of({name: kept.array for name, kept in self._arrays.items()})
+        """The column, mapped.
+
+        Raises:
+            FetchError: Its file was removed.
+        """
+        if self._column is None:
+            self._column = column_of({name: kept.array for name, kept in self._arrays.items()})
+        return self._column
 
 
 def _keep(array: NDArray[Any], storage: Storage) -> Path:

@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from xxhash import xxh3_64_intdigest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from wids.columns.column import TextColumn
+
 _PART_ROWS = 1 << 20
 """About as many rows are sorted at a time, so that the work fits into caches and memory stays near that of the result."""
+
+_BLOCK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,31 @@ def match_hashes(wanted: NDArray[np.uint64], offered: NDArray[np.uint64]) -> Mat
         ambiguous[mine] = np.append(is_again, False)[places + 1]
         used[theirs[places]] = True
     return Match(rows, np.flatnonzero(ambiguous), np.flatnonzero(repeated), np.flatnonzero(~(used | repeated)))
+
+
+def hash_texts(texts: TextColumn) -> NDArray[np.uint64]:
+    """Return `(num_rows,)` uint64, xxh3-64 of each text in UTF-8."""
+    hashes = np.empty(len(texts), np.uint64)
+    for start in range(0, len(texts), _BLOCK_ROWS):
+        edges = texts.ends[start : start + _BLOCK_ROWS + 1]
+        data = texts.data[edges[0] : edges[-1]].tobytes()
+        places = (edges - edges[0]).tolist()
+        pieces = map(data.__getitem__, map(slice, places, places[1:]))
+        hashes[start : start + len(edges) - 1] = np.fromiter(map(xxh3_64_intdigest, pieces), np.uint64, len(edges) - 1)
+    return hashes
+
+
+def mark_groups(hashes: NDArray[np.uint64], groups: NDArray[np.integer]) -> None:
+    """Change hashes in place so that those of different groups differ: equal keys match within a group alone.
+
+    Args:
+        hashes: `(num_rows,)` uint64.
+        groups: `(num_rows,)` integers of at least 0.
+    """
+    for start in range(0, len(hashes), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        # Multiples of an odd constant, 2**64 over the golden ratio, are far from each other.
+        hashes[part] ^= (groups[part].astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
 
 
 def _rows_of_part(hashes: NDArray[np.uint64], bits: int, part: int) -> NDArray[np.int64]:

@@ -8,10 +8,11 @@ from itertools import accumulate
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, overload
 
+from wids.dataset.join import Join
+from wids.dataset.metadata import Metadata
 from wids.dataset.pipeline import Pipeline
-from wids.dataset.replace import Replacer
+from wids.dataset.replace import DAMAGE, Replacer
 from wids.dataset.sample import FieldFilter, Sample, find_field
-from wids.dataset.selection import Selection
 from wids.dataset.stored_rows import rows_from_json
 from wids.decode import Decoder
 from wids.descriptor import ShardOffsets, load_descriptor
@@ -41,7 +42,7 @@ _READ_TOGETHER = 64
 """Samples that an iteration over remote shards asks for at once."""
 
 
-class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
+class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
     """Samples of a list of tar shards, by index.
 
     `dataset[i]` is a dictionary of the sample's fields, decoded, and `__key__`, `__dataset__`, `__index__`, `__shard__`
@@ -146,6 +147,7 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
         if descriptor.rows is not None:
             file = descriptor.source or "descriptor"
             self._rows = rows_from_json(descriptor.rows, len(self._offsets), self.fingerprint, file)
+        self._columns = self._find_columns(descriptor.columns)
         self._filter = None if fields is None else FieldFilter(fields)
         self._replacer = Replacer(on_error)
         self._allow_pickle = allow_pickle
@@ -196,10 +198,12 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
         for step in self.transformations:
             try:
                 sample = step(sample)
-            except DecodeError as error:
-                if not isinstance(step, Decoder):
+            except DAMAGE as error:
+                if isinstance(step, (Decoder, Join)):
+                    return self._replace(error, shard, position, reader, index)
+                if isinstance(error, DecodeError):
                     raise self._locate_error(error, first + position, shard, position, reader) from error
-                return self._replace(error, shard, position, reader, index)
+                raise
         return sample
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
@@ -207,16 +211,16 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
 
         What is read by ranges, or lies on a disk and not in memory, is asked for at once.
         """
-        if not self._cache.reads_ranges:
-            self._cache.ask_for(map(self._find, indices), self._filter)
+        if not self._reads_ranges():
+            self._ask_for([self._find(index) for index in indices])
             return [self[index] for index in indices]
-        with self._cache.read_together([self._find(index) for index in indices], self._filter):
+        with self._reading_together([self._find(index) for index in indices], self._filter):
             return [self[index] for index in indices]
 
     def __iter__(self) -> Iterator[Any]:
         """Yield every sample in order; an error is raised, never taken for the end."""
         # A generator turns a StopIteration out of user code into an error; map() would take it for the end.
-        if not self._cache.reads_ranges:
+        if not self._reads_ranges():
             for index in range(len(self)):
                 yield self[index]
             return
@@ -248,6 +252,10 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
             IndexError: `index` is out of range.
             KeyError: The sample has no such field; lists those that it has.
         """
+        for join, place in self._beside(index):
+            theirs = join.find_field(field, place)
+            if theirs is not None:
+                return join.other.open(place, theirs)
         shard, position = self._find(index)
         reader = self._cache.get(shard, index)
         try:
@@ -264,7 +272,10 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
             IndexError: `index` is out of range.
         """
         shard, position = self._find(index)
-        return self._cache.get(shard).locate(position, self._shard_facts[shard][1])
+        located = self._cache.get(shard).locate(position, self._shard_facts[shard][1])
+        for join, place in self._beside(index):
+            join.merge(located, join.other.locate(place))
+        return located
 
     def key(self, index: int) -> str:
         """Return the key of one sample.
@@ -285,6 +296,9 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
             raise IndexError(f"index {index} is out of range for a view of {len(self._rows)} samples") from None
 
     def _read(self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None) -> dict[str, Any]:
+        for step in self.transformations:
+            if step.__class__ is Join:
+                return self._read_beside(index, make, fields)
         shard, position = self._find(index)
         reader = self._cache.get(shard, index)
         if fields is None:
@@ -298,6 +312,21 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
         except StaleIndexError:
             self._cache.reindex(shard)
             self._cache.get(shard).read_into(sample, position, make, wanted)
+        return sample
+
+    def _read_beside(
+        self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None
+    ) -> dict[str, Any]:
+        """Return what `_read` does where other datasets are joined to this one."""
+        beside = self._beside(index)
+        named = [] if fields is None else list(fields)
+        theirs = {name: side for name in named for side in beside if side[0].find_field(name, side[1]) is not None}
+        alone = self._derive(transformations=[])
+        sample = alone._read(index, make, None if fields is None else [name for name in named if name not in theirs])
+        for join, place in beside:
+            wanted = [join.find_field(name, place) for name, side in theirs.items() if side[0] is join]
+            if fields is None or wanted:
+                join.merge(sample, join.other._read(place, make, None if fields is None else wanted))
         return sample
 
     # Damaged samples
@@ -370,9 +399,9 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
         `accesses`, of which `hits` found their shard open and `misses` opened it; `cache_hits` and `fetches`, the
         openings that found the shard in the disk cache or fetched it; `bytes_mapped`, `bytes_fetched`; `requests` for byte
         ranges; `seconds_waited` for shards and ranges; `retries`; `replacements` of damaged samples; `index_builds`.
-        A process shows its accesses each time that it opens a shard.
+        A process shows its accesses each time that it opens a shard. Of a join, both sides are counted.
         """
-        found = self._cache.count()
+        found = self._count({})
         return {
             "hits": int(found["accesses"] - found["misses"]),
             **{name: number if name == "seconds_waited" else int(number) for name, number in found.items()},
@@ -400,6 +429,8 @@ class ShardListDataset(Selection, Pipeline, _Base):  # type: ignore[type-arg]
     def close(self) -> None:
         """Let go of maps and files; the dataset can be used again, and views that are out stay valid."""
         self._cache.close()
+        for join in self._joins():
+            join.other.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_keys": None, "_visits": None}  # made anew where needed, instead of being sent

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from wids.dataset.attach import AddColumns
 from wids.dataset.batches import Batches
+from wids.dataset.join import Join
 from wids.dataset.sample import FieldFilter
 from wids.dataset.steps import REQUIRED, Rename, SelectFields, ToTuple, alternatives
 from wids.decode import Decoder, default_decoder
@@ -38,7 +40,8 @@ class Pipeline:
     def decode(self, spec: Any = "PIL", *, size: int | tuple[int, int] | None = None, jpeg: str = "pillow") -> Self:
         """Return a dataset that decodes by `spec` (what `transformations` takes), in place of the present decoding.
 
-        The decoding step is replaced wherever it stands; where there is none, the new one comes first.
+        The decoding step is replaced wherever it stands; where there is none, the new one comes first. So it is on the
+        other side of a join.
 
         Args:
             spec: What `transformations` takes.
@@ -54,7 +57,7 @@ class Pipeline:
         elif size is not None or jpeg != "pillow":
             raise ValueError(f"size and jpeg go with the name of an image format, not with {spec!r}; give both to it")
         new = self._make_steps(spec)
-        steps = list(self.transformations)
+        steps = [step.decoded(spec) if isinstance(step, Join) else step for step in self.transformations]
         place = next((place for place, step in enumerate(steps) if isinstance(step, Decoder)), None)
         if place is None:
             return self._derive(transformations=[*new, *steps])
@@ -98,12 +101,19 @@ class Pipeline:
         return self
 
     def _narrow(self, fields: tuple[str, ...], step: Any) -> Self:
-        wanted = [name for spec in fields for name in alternatives(spec)]
-        steps = [*self.transformations, step]
-        # A function of the user's may look at any field; decoders look at each alone.
-        if all(isinstance(earlier, Decoder) for earlier in self.transformations):
-            return self._derive(transformations=steps, _filter=FieldFilter(wanted) & self._filter)
-        return self._derive(transformations=steps)
+        narrowed = self._restrict([name for spec in fields for name in alternatives(spec)])
+        return narrowed._derive(transformations=[*narrowed.transformations, step])
+
+    def _restrict(self, fields: Sequence[str]) -> Self:
+        """Return a dataset that reads nothing but these fields, where no step may look at others."""
+        # A function of the user's may look at any field; decoders look at each alone, and these steps only add some.
+        if not all(isinstance(step, (Decoder, AddColumns, Join)) for step in self.transformations):
+            return self
+        steps = [step.narrowed(fields) if isinstance(step, Join) else step for step in self.transformations]
+        return self._derive(
+            transformations=[step for step in steps if step is not None],
+            _filter=FieldFilter(fields) & self._filter,
+        )
 
     def _make_steps(self, transformations: Any) -> list[Any]:
         if transformations is None:

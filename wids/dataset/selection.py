@@ -53,7 +53,11 @@ class Selection:
 
     # Choosing
 
-    def select(self, rows: Any = None, *, exclude: Any = None) -> Self:
+    @abstractmethod
+    def matches(self, where: str) -> NDArray[np.bool_]:
+        """Return for which samples a condition over the columns is true."""
+
+    def select(self, rows: Any = None, *, where: str | None = None, exclude: Any = None) -> Self:
         """Return a view of some samples, which shares the open shards; `__index__` stays that in the whole dataset.
 
         Views of views have their rows in one step. A view reads few shards at a time when its rows are in the order of
@@ -61,11 +65,12 @@ class Selection:
 
         Args:
             rows: `(len,)` bool, or integers of `[-len, len)`: an array, a list, a range; None for all.
-            exclude: What to leave out, in the same forms.
+            where: A condition over the columns that those have to meet, too, as `matches` takes it.
+            exclude: What to leave out, in the forms of `rows`.
 
         Raises:
-            TypeError: They are neither a mask nor indices, or neither was given.
-            ValueError: A mask has another length.
+            TypeError: They are neither a mask nor indices, or nothing was given.
+            ValueError: A mask has another length, or the condition is none; names the place in it.
             IndexError: An index is out of range; names it.
 
         Examples:
@@ -73,11 +78,13 @@ class Selection:
             >>> len(dataset), len(small), small[-1]["__index__"]
             (20, 10, 9)
         """
-        if rows is None and exclude is None:
-            raise TypeError("select() needs rows, a mask or indices, or exclude=")
+        if rows is None and exclude is None and where is None:
+            raise TypeError("select() needs rows, a mask or indices, or where=, or exclude=")
         chosen = range(len(self)) if rows is None else as_indices(rows, len(self))
         if exclude is not None:
             chosen = without(len(self), as_indices(exclude, len(self), "exclude"), chosen)
+        if where is not None:
+            chosen = without(len(self), np.flatnonzero(~self.matches(where)), chosen)
         return self._view(chosen)
 
     def split(

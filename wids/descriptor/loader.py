@@ -50,6 +50,8 @@ class Descriptor:
     """URL of the index pack; None when the descriptor names none."""
     rows: dict[str, Any] | None
     """What it says of the samples that it selects; None when these are all."""
+    columns: dict[str, str]
+    """Name of each column of metadata, and the URL of its file."""
 
 
 def load_descriptor(
@@ -101,7 +103,7 @@ def load_descriptor(
             shard["dataset"] = name
     rows = check_rows(spec, source or "descriptor")
     spec = {key: value for key, value in spec.items() if key != "rows"} | {"name": name, "shardlist": found}
-    return Descriptor(spec, found, name, source, spec.get("index"), rows)
+    return Descriptor(spec, found, name, source, spec.get("index"), rows, spec.get("columns") or {})
 
 
 class _Loader:
@@ -177,6 +179,8 @@ class _Loader:
             content["index"] = base.join(content["index"])
             for shard in shards:
                 shard.setdefault("index", content["index"])
+        if content.get("columns"):
+            content["columns"] = {name: base.join(url) for name, url in content["columns"].items()}
         return content, shards
 
     def _find_base(self, content: dict[str, Any], folder: str) -> Base:

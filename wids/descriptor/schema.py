@@ -44,6 +44,11 @@ def check_object(content: Any, file: str) -> dict[str, Any]:
         raise DescriptorError(f"{file}: has neither shardlist nor datasets; {_REMEDY}")
     for name in ("name", "base", "index"):
         check_text(content, name, file, "")
+    columns = content.get("columns")
+    if columns is not None and not isinstance(columns, dict):
+        raise DescriptorError(f"{file}: columns is {_kind(columns)}; it must be an object of names and files")
+    for name in columns or {}:
+        check_text(columns, name, file, "columns.", required=True)
     return content
 
 
