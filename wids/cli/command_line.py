@@ -26,6 +26,8 @@ examples:
   widsindex verify train.json --workers 8
   widsindex fetch train.json --shards 0-99
   widsindex diff old.json new.json
+  widsindex columns train.json --from-json width,height
+  widsindex select train.json --where 'width >= 512' -o large.json
   widsindex cache ls
 """
 
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    from wids.cli import cache, create, diff, fetch, info, repair, sample, update, verify
+    from wids.cli import cache, columns, create, diff, fetch, info, repair, sample, select, update, verify
 
     parser = argparse.ArgumentParser(
         prog="widsindex",
@@ -64,7 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"wids {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (create, info, sample, update, verify, repair, fetch, diff, cache):
+    for command in (create, info, sample, update, verify, repair, fetch, columns, select, diff, cache):
         command.add_parser(commands)
     return parser
 

@@ -47,6 +47,9 @@ def write_selection(descriptor: Any, rows: Any, output: str | os.PathLike[str]) 
     selected = dataset.select(rows)
     content = {key: value for key, value in dataset.spec.items() if key not in _OWN}
     content |= {"wids_version": 1, **_list_shards(dataset, path), "rows": selected.describe_rows()}
+    if content.get("columns"):
+        urls = name_shards(list(content["columns"].values()), path.parent.absolute(), None)
+        content["columns"] = dict(zip(content["columns"], urls, strict=True))
     write_json(path, content)
     return content
 
