@@ -201,12 +201,8 @@ def test_hashes_are_matched_as_a_dictionary_matches_them(wanted: list[int], offe
         patch.setattr("wids.columns.match._PART_ROWS", part)
         found = match_hashes(*hashes)
 
-    firsts: dict[int, int] = {}
-    for row, value in enumerate(offered):
-        firsts.setdefault(value, row)
-    assert found.rows.tolist() == [firsts.get(value, -1) for value in wanted]
-    assert found.ambiguous.tolist() == [row for row, value in enumerate(wanted) if offered.count(value) > 1]
-    assert found.repeated.tolist() == [row for row, value in enumerate(offered) if firsts[value] != row]
-    assert found.unused.tolist() == [
-        row for value, row in sorted(firsts.items(), key=lambda x: x[1]) if value not in wanted
+    assert [None if row < 0 else offered[row] for row in found.rows.tolist()] == [
+        value if value in offered else None for value in wanted
     ]
+    assert found.ambiguous.tolist() == [row for row, value in enumerate(wanted) if offered.count(value) > 1]
+    assert found.unused.tolist() == sorted(set(range(len(offered))) - set(found.rows.tolist()))

@@ -42,11 +42,14 @@ def join_dictionaries(mine: Shards, other: Shards) -> list[tuple[str, str, str |
     """Return `(shard, key, the other's shard)` of each of my samples; None where keys are ambiguous."""
     places = [(shard, key) for shard, keys in mine.items() for key in keys]
     offered = [(shard, key) for shard, keys in other.items() for key in keys]
-    found: dict[tuple[str, str], str] = {place: place[0] for place in places if place in offered}
-    free = [place for place in offered if place not in found]
-    for shard, key in places:
-        if (shard, key) not in found:
-            candidates = [name for name, other_key in free if other_key == key]
+    found: dict[tuple[str, str], str] = {}
+    # Within shards of one name, all whose name one side alone has as one; then by key, with what was not taken.
+    for group in (lambda shard: shard if shard in mine and shard in other else None), (lambda _: None):
+        free = [place for place in offered if place not in {(theirs, key) for (_, key), theirs in found.items()}]
+        for shard, key in [place for place in places if place not in found]:
+            candidates = [
+                theirs for theirs, offered_key in free if offered_key == key and group(theirs) == group(shard)
+            ]
             if len(candidates) > 1:
                 return None
             if candidates:
@@ -255,7 +258,7 @@ def test_both_sides_are_read_by_ranges_together(tmp_path: Path) -> None:
             for side in ("left", "right")
         ]
         joined = sides[0].join(sides[1], prefix="o.")
-        joined.index_of("a")
+        joined.read(5)  # both shards are open
         before = joined.stats()["requests"]
 
         samples = joined.__getitems__([0, 2, 4])

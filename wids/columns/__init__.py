@@ -4,9 +4,9 @@ from wids.columns.column import Column, NumberColumn, TextColumn
 from wids.columns.expression import Expression
 from wids.columns.files import StoredColumn, write_column
 from wids.columns.kept import KeptArray, KeptColumn
-from wids.columns.match import hash_texts, mark_groups, match_hashes
+from wids.columns.match import group_marks, hash_texts, match_hashes
 from wids.columns.names import suggest
-from wids.columns.table import Table, read_table, row_shards
+from wids.columns.table import Table, read_table
 
 __all__ = [
     "Column",
@@ -17,11 +17,10 @@ __all__ = [
     "StoredColumn",
     "Table",
     "TextColumn",
+    "group_marks",
     "hash_texts",
-    "mark_groups",
     "match_hashes",
     "read_table",
-    "row_shards",
     "suggest",
     "write_column",
 ]

@@ -13,6 +13,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 if TYPE_CHECKING:
+
     from numpy.typing import NDArray
 
     from wids.columns.column import TextColumn
@@ -27,14 +28,12 @@ _BLOCK_ROWS = 1 << 16
 class Match:
     """Rows of one table for the rows of another."""
 
-    rows: NDArray[np.int64]
-    """`(num_wanted,)` int64, the first row that is offered with the same hash; -1 where there is none."""
+    rows: NDArray[np.integer]
+    """`(num_wanted,)` int32 or int64, a row that is offered with the same hash; -1 where there is none."""
     ambiguous: NDArray[np.int64]
     """Rows that are wanted and offered more than once, ascending."""
-    repeated: NDArray[np.int64]
-    """Rows that are offered, and were before, ascending."""
     unused: NDArray[np.int64]
-    """Rows that are offered and not wanted, ascending."""
+    """Rows that are offered and not taken, ascending."""
 
 
 def match_hashes(wanted: NDArray[np.uint64], offered: NDArray[np.uint64]) -> Match:
@@ -45,31 +44,45 @@ def match_hashes(wanted: NDArray[np.uint64], offered: NDArray[np.uint64]) -> Mat
         offered: `(num_offered,)` uint64.
 
     Examples:
-        >>> found = match_hashes(np.array([7, 9, 8, 7], np.uint64), np.array([8, 7, 7, 5], np.uint64))
-        >>> found.rows.tolist(), found.ambiguous.tolist(), found.repeated.tolist(), found.unused.tolist()
-        ([1, -1, 0, 1], [0, 3], [2], [3])
+        >>> found = match_hashes(np.array([7, 9, 8, 7], np.uint64), np.array([8, 7, 5, 6, 6], np.uint64))
+        >>> found.rows.tolist(), found.ambiguous.tolist(), found.unused.tolist()
+        ([1, -1, 0, 1], [], [2, 3, 4])
     """
-    rows = np.full(len(wanted), -1, np.int64)
-    used = np.zeros(len(offered), np.bool_)
-    ambiguous, repeated = np.zeros(len(wanted), np.bool_), np.zeros(len(offered), np.bool_)
-    bits = max(0, (max(len(wanted), len(offered)) // _PART_ROWS).bit_length())
-    for part in range(1 << bits):
-        mine, theirs = _rows_of_part(wanted, bits, part), _rows_of_part(offered, bits, part)
+    rows = np.full(len(wanted), -1, np.int32 if len(offered) < 1 << 31 else np.int64)
+    used, ambiguous = np.zeros(len(offered), np.bool_), np.zeros(len(wanted), np.bool_)
+    num_bits = min(8, (max(len(wanted), len(offered)) // _PART_ROWS).bit_length())
+    parts, offered_parts = _first_bits(wanted, num_bits), _first_bits(offered, num_bits)
+    for part in range(1 << num_bits):
+        theirs, hashes = _sorted(offered, offered_parts == part)
         if not len(theirs):
             continue
-        theirs = theirs[np.argsort(offered[theirs], kind="stable")]
-        mine = mine[np.argsort(wanted[mine])]  # sorted queries find their places in neighbouring memory
-        hashes = offered[theirs]
-        is_again = np.concatenate([[False], hashes[1:] == hashes[:-1]])
-        repeated[theirs[is_again]] = True
-        places = np.searchsorted(hashes, wanted[mine])
+        mine, queries = _sorted(wanted, parts == part)  # sorted queries find their places in neighbouring memory
+        places = np.searchsorted(hashes, queries)
         places[places == len(hashes)] = 0
-        found = hashes[places] == wanted[mine]
-        mine, places = mine[found], places[found]
-        rows[mine] = theirs[places]
-        ambiguous[mine] = np.append(is_again, False)[places + 1]
-        used[theirs[places]] = True
-    return Match(rows, np.flatnonzero(ambiguous), np.flatnonzero(repeated), np.flatnonzero(~(used | repeated)))
+        is_found = hashes[places] == queries
+        if not is_found.all():
+            mine, places = mine[is_found], places[is_found]
+        taken = theirs[places]
+        rows[mine] = taken
+        used[taken] = True
+        is_again = hashes[1:] == hashes[:-1]
+        if is_again.any():  # of several the first was found
+            ambiguous[mine] = np.append(is_again, False)[places]
+    return Match(rows, np.flatnonzero(ambiguous), np.flatnonzero(~used))
+
+
+def _first_bits(hashes: NDArray[np.uint64], num_bits: int) -> NDArray[np.uint8]:
+    """Return the number that the first bits of each hash are; at most eight bits."""
+    first_bytes = hashes.astype("<u8", copy=False).view(np.uint8)[7::8]
+    return first_bytes >> np.uint8(8 - num_bits) if num_bits else np.zeros(len(hashes), np.uint8)
+
+
+def _sorted(hashes: NDArray[np.uint64], is_part: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return the rows of a part in the order of their hashes, and these."""
+    rows = np.flatnonzero(is_part)
+    part = hashes[rows]
+    order = np.argsort(part)
+    return rows[order], part[order]
 
 
 def hash_texts(texts: TextColumn) -> NDArray[np.uint64]:
@@ -84,21 +97,7 @@ def hash_texts(texts: TextColumn) -> NDArray[np.uint64]:
     return hashes
 
 
-def mark_groups(hashes: NDArray[np.uint64], groups: NDArray[np.integer]) -> None:
-    """Change hashes in place so that those of different groups differ: equal keys match within a group alone.
-
-    Args:
-        hashes: `(num_rows,)` uint64.
-        groups: `(num_rows,)` integers of at least 0.
-    """
-    for start in range(0, len(hashes), _BLOCK_ROWS):
-        part = slice(start, start + _BLOCK_ROWS)
-        # Multiples of an odd constant, 2**64 over the golden ratio, are far from each other.
-        hashes[part] ^= (groups[part].astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-
-
-def _rows_of_part(hashes: NDArray[np.uint64], bits: int, part: int) -> NDArray[np.int64]:
-    """Return the rows whose hashes begin with these bits."""
-    if not bits:
-        return np.arange(len(hashes))
-    return np.flatnonzero((hashes >> np.uint64(64 - bits)) == part)
+def group_marks(num_groups: int) -> NDArray[np.uint64]:
+    """Return `(num_groups,)` uint64 to be combined with hashes by `^`, so that those of different groups differ; 0 for group 0."""
+    # Multiples of an odd constant, 2**64 over the golden ratio, are far from each other.
+    return np.arange(num_groups, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

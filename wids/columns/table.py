@@ -21,8 +21,6 @@ from wids.errors import redact
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     Fetch = Callable[[str], bytes]
 
 SHARD = "{shard}"
@@ -228,13 +226,3 @@ def _from_arrow_table(table: Any, columns: list[str] | None, key: str | None, na
         raise ValueError(f"{redact(name)}: has two columns named {twice[0]!r}; rename one")
     chosen = titles if columns is None else [title for title in titles if title in columns or title == key]
     return {title: from_arrow(table.column(title), title) for title in chosen}
-
-
-def row_shards(lengths: Sequence[int]) -> NDArray[np.int64]:
-    """Return the number of the shard that each row belongs to.
-
-    Examples:
-        >>> row_shards([2, 0, 1]).tolist()
-        [0, 0, 2]
-    """
-    return np.repeat(np.arange(len(lengths)), lengths)

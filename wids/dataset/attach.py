@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wids.columns import hash_texts, mark_groups, match_hashes, row_shards
+from wids.columns import group_marks, hash_texts, match_hashes
 from wids.dataset.join import check_sample, list_keys
 from wids.dataset.rows import to_array
 
@@ -39,7 +39,7 @@ class AddColumns:
         return sample
 
 
-def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: bool) -> NDArray[np.int64]:
+def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: bool) -> NDArray[np.integer]:
     """Return the row of a table for each sample.
 
     Args:
@@ -56,12 +56,11 @@ def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: b
     """
     if table.keys is None:
         return _match_numbers(dataset, table)
-    indices = np.arange(len(dataset)) if dataset._rows is None else to_array(dataset._rows)
-    wanted, offered = dataset._key_hashes(), hash_texts(table.keys)
-    if table.lengths is not None:
-        starts = dataset._offsets.starts
-        mark_groups(wanted, np.searchsorted(starts, indices, side="right") - 1)
-        mark_groups(offered, row_shards(table.lengths))
+    # Where there is a file for each shard, keys are matched within it.
+    marks = None if table.lengths is None else group_marks(len(table.lengths))
+    wanted, offered = dataset._key_hashes(marks=marks), hash_texts(table.keys)
+    if marks is not None:
+        offered ^= np.repeat(marks, table.lengths)
     found = match_hashes(wanted, offered)
     if len(found.ambiguous):
         count = len(found.ambiguous)
@@ -76,17 +75,16 @@ def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: b
             "missing= a value for them, or None to leave them without"
         )
     if not may_have_more:
-        _check_unused(dataset, table, found.unused, offered)
+        _check_unused(dataset, table, found.unused, offered, marks)
     return found.rows
 
 
-def _check_unused(dataset: Any, table: Table, unused: NDArray[np.int64], offered: NDArray[np.uint64]) -> None:
+def _check_unused(
+    dataset: Any, table: Table, unused: NDArray[np.int64], offered: NDArray[np.uint64], marks: NDArray[np.uint64] | None
+) -> None:
     """Check that rows that a view does not use belong to other samples of its dataset."""
     if len(unused) and dataset._rows is not None:
-        whole = dataset._derive(_rows=None)
-        hashes = whole._key_hashes()
-        if table.lengths is not None:
-            mark_groups(hashes, row_shards(dataset._offsets.lengths))
+        hashes = dataset._derive(_rows=None)._key_hashes(marks=marks)
         unused = unused[match_hashes(offered[unused], hashes).rows < 0]
     if len(unused):
         assert table.keys is not None, "rows were matched by them"
@@ -115,7 +113,7 @@ def _match_numbers(dataset: Any, table: Table) -> NDArray[np.int64]:
     return np.arange(len(dataset)) if dataset._rows is None else to_array(dataset._rows)
 
 
-def attach(dataset: Any, table: Table, rows: NDArray[np.int64], missing: Any) -> dict[str, Column]:
+def attach(dataset: Any, table: Table, rows: NDArray[np.integer], missing: Any) -> dict[str, Column]:
     """Return a table's columns over the whole dataset of a view.
 
     Args:

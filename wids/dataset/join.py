@@ -4,7 +4,8 @@ The other side stays a dataset of its own, with its own open shards, cache and d
 its fields is asked for, the step is left out and it is not read at all.
 
 Which sample belongs to which is found once, by sorted hashes of the keys. A shard whose name, up to `.tar`, both sides have is matched
-by itself first; what finds nothing so is matched by key alone. The answer is an array of a number a sample, mapped.
+by itself first, and the shards of all other names together; what finds nothing so is matched by key alone with what was not taken.
+The answer is an array of a number a sample, mapped.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wids.columns import KeptArray, mark_groups, match_hashes
+from wids.columns import KeptArray, group_marks, match_hashes
 from wids.dataset.rows import to_array
 from wids.dataset.sample import find_field
 from wids.descriptor import stem_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -128,78 +129,53 @@ def check_sample(sample: Any, what: str) -> dict[str, Any]:
     return sample
 
 
-def match_samples(mine: ShardListDataset, other: ShardListDataset) -> NDArray[np.int64]:
+def match_samples(mine: ShardListDataset, other: ShardListDataset) -> NDArray[np.integer]:
     """Return which of the other's samples belongs to each of mine.
 
     Returns:
-        `(len(mine),)` int64, indices in `other`, -1 for none.
+        `(len(mine),)` integers, indices in `other`, -1 for none.
 
     Raises:
         ValueError: A sample's key is that of several of the other's; names up to five.
     """
-    groups = _common_groups(mine, other)
-    hashes, offered = mine._key_hashes(), other._key_hashes()
-    if groups is None:
-        return _match(mine, hashes, offered, None, None)
-    inside, outside = (np.flatnonzero(group >= 0) for group in groups)
-    marked, marked_offered = hashes[inside], offered[outside]
-    mark_groups(marked, groups[0][inside])
-    mark_groups(marked_offered, groups[1][outside])
-    places = np.full(len(mine), -1, np.int64)
-    places[inside] = _match(mine, marked, marked_offered, inside, outside)
-    del marked, marked_offered, inside, outside, groups
-    left = np.flatnonzero(places < 0)
-    if len(left):
-        free = np.ones(len(other), np.bool_)
-        free[places[places >= 0]] = False
-        rest = np.flatnonzero(free)
-        places[left] = _match(mine, hashes[left], offered[rest], left, rest)
-    return places
-
-
-def _match(
-    mine: ShardListDataset,
-    hashes: NDArray[np.uint64],
-    offered: NDArray[np.uint64],
-    rows: NDArray[np.int64] | None,
-    offered_rows: NDArray[np.int64] | None,
-) -> NDArray[np.int64]:
-    """Return the places of matches, of rows among others' rows where these are given."""
+    of_shard, of_other = _mark_shards(mine, other)
+    hashes = mine._key_hashes(marks=of_shard)
+    if mine._cache is other._cache and mine._rows is None:
+        offered = hashes if other._rows is None else hashes[to_array(other._rows)]  # read once
+    else:
+        offered = other._key_hashes(marks=of_other)
     found = match_hashes(hashes, offered)
-    if len(found.ambiguous):
-        examples = found.ambiguous[:5] if rows is None else rows[found.ambiguous[:5]]
-        raise ValueError(
-            f"{len(found.ambiguous)} samples have keys that the other side has more than once: "
-            f"{list_keys(mine, examples, len(found.ambiguous))}; join() needs keys that are unique there, so select() one of each"
+    _check_ambiguous(mine, found.ambiguous)
+    left = np.flatnonzero(found.rows < 0)
+    if len(left) and len(found.unused):
+        free = found.unused
+        rest = match_hashes(
+            hashes[left] ^ of_shard[mine._shards_of(left)], offered[free] ^ of_other[other._shards_of(free)]
         )
-    if offered_rows is None:
-        return found.rows
-    return np.where(found.rows >= 0, offered_rows[found.rows], -1) if len(offered_rows) else found.rows
+        _check_ambiguous(mine, left[rest.ambiguous])
+        is_found = rest.rows >= 0
+        found.rows[left[is_found]] = free[rest.rows[is_found]]
+    return found.rows
+
+
+def _mark_shards(mine: ShardListDataset, other: ShardListDataset) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return the mark of each shard of both sides: one of its own where both sides have its name, once; else 0."""
+    stems, theirs = ([stem_of(str(shard["url"])) for shard in side._cache.shards] for side in (mine, other))
+    counts, their_counts = Counter(stems), Counter(theirs)
+    numbers = {stem: number for number, stem in enumerate(counts, 1) if counts[stem] == their_counts[stem] == 1}
+    of_group = group_marks(len(counts) + 1)
+    return of_group[[numbers.get(stem, 0) for stem in stems]], of_group[[numbers.get(stem, 0) for stem in theirs]]
+
+
+def _check_ambiguous(mine: ShardListDataset, rows: NDArray[np.int64]) -> None:
+    if len(rows):
+        raise ValueError(
+            f"{len(rows)} samples have keys that the other side has more than once: {list_keys(mine, rows, len(rows))}; "
+            "join() needs keys that are unique there, so select() one of each"
+        )
 
 
 def list_keys(dataset: ShardListDataset, examples: NDArray[np.int64], count: int) -> str:
     """Return the keys of some samples for a message."""
     shown = ", ".join(repr(dataset.key(index)) for index in examples[:5].tolist())
     return shown if count <= 5 else f"{shown}, …"
-
-
-def _common_groups(
-    mine: ShardListDataset, other: ShardListDataset
-) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
-    """Return a number for each sample of both sides, that of its shard's name where both have it, else -1; None for no such name."""
-    stems, theirs = _stems(mine), _stems(other)
-    counts, their_counts = Counter(stems), Counter(theirs)
-    common = {stem: number for number, stem in enumerate(counts) if counts[stem] == their_counts[stem] == 1}
-    if not common:
-        return None
-    return _groups(mine, stems, common), _groups(other, theirs, common)
-
-
-def _stems(dataset: ShardListDataset) -> list[str]:
-    return [stem_of(str(shard["url"])) for shard in dataset._cache.shards]
-
-
-def _groups(dataset: ShardListDataset, stems: Sequence[str], numbers: Mapping[str, int]) -> NDArray[np.int32]:
-    of_shard = np.array([numbers.get(stem, -1) for stem in stems], np.int32)
-    groups = np.repeat(of_shard, dataset._offsets.lengths)
-    return groups if dataset._rows is None else groups[to_array(dataset._rows)]

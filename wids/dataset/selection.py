@@ -201,14 +201,14 @@ class Selection:
             self._keys = KeyTable(self._key_hashes(), self._tables().iterate_keys, self.key)
         return self._keys.find(key)
 
-    def _key_hashes(self, seed: int = 0) -> NDArray[np.uint64]:
-        """Return `(len,)` uint64, xxh3-64 of each key in UTF-8."""
-        return self._tables().key_hashes(seed)
+    def _key_hashes(self, seed: int = 0, marks: NDArray[np.uint64] | None = None) -> NDArray[np.uint64]:
+        """Return `(len,)` uint64, xxh3-64 of each key in UTF-8, combined by `^` with the mark of its shard."""
+        return self._tables().key_hashes(seed, marks)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether these are all samples of all shards, and no view."""
-        return self._rows is None
+    def _shards_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of the shard, among all of the dataset, in which each of these rows lies."""
+        indices = rows if self._rows is None else to_array(self._rows)[rows]
+        return np.searchsorted(self._offsets.starts, indices, side="right") - 1
 
     def _tables(self) -> IndexTables:
         return IndexTables(self._cache, self._offsets.starts, self._rows)

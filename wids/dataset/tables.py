@@ -7,7 +7,7 @@ room among the open ones.
 from __future__ import annotations
 
 import threading
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,14 +77,19 @@ class IndexTables:
         found = sorted(zip(numbers, counts, strict=True), key=lambda item: (-item[1], item[0]))
         return {fields: count for fields, count in found if count}
 
-    def key_hashes(self, seed: int) -> NDArray[np.uint64]:
-        """Return `(num_rows,)` uint64, xxh3-64 of each key's bytes."""
+    def key_hashes(self, seed: int, marks: NDArray[np.uint64] | None = None) -> NDArray[np.uint64]:
+        """Return `(num_rows,)` uint64, xxh3-64 of each key's bytes.
+
+        Args:
+            seed: Of the hash.
+            marks: `(num_shards,)` uint64, what the hashes of each shard are combined with by `^`.
+        """
 
         def read(index: TarIndex, count: int) -> NDArray[np.uint64]:
             keys = map(xxh3_64_intdigest, _list_keys(index, count), repeat(seed))
             return np.fromiter(keys, np.uint64, count)
 
-        return self._make(np.uint64, read)
+        return self._make(np.uint64, read, marks)
 
     def iterate_keys(self) -> Iterator[str]:
         """Yield the key of each row in order; each index is looked at once where the rows are in shard order."""
@@ -99,12 +104,15 @@ class IndexTables:
                 keys[mine] = _cut_keys(index, block[mine] - self._starts[shard])
             yield from keys.tolist()
 
-    def _make(self, dtype: DTypeLike, read: Callable[[TarIndex, int], NDArray[Any]]) -> NDArray[Any]:
+    def _make(
+        self, dtype: DTypeLike, read: Callable[[TarIndex, int], NDArray[Any]], marks: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
         """Return a column over the rows.
 
         Args:
             dtype: Of the column.
             read: Index of a shard and how many of its samples count, to the column's part.
+            marks: One value for each shard, combined with its part by `^`.
         """
         # What no row is in is never touched, and takes no memory.
         column = np.empty(self._starts[-1], dtype)
@@ -113,6 +121,8 @@ class IndexTables:
             start, stop = self._starts[shard : shard + 2].tolist()
             try:
                 column[start:stop] = read(index, stop - start)
+                if marks is not None:
+                    column[start:stop] ^= marks[shard]
             except (IndexError, ValueError) as error:
                 raise ShardMismatchError(
                     f"{redact(str(self._cache.shards[shard]['url']))}: its index contradicts itself ({error}); make it "
@@ -123,7 +133,12 @@ class IndexTables:
             self._cache.visit_indexes(visit, np.flatnonzero(np.diff(self._starts)).tolist())
             return column
         rows = to_array(self._rows)
-        self._cache.visit_indexes(visit, np.unique(self._shards_of(rows)).tolist())
+        seen = np.zeros(self._starts[-1], np.bool_)
+        seen[rows] = True
+        visited = [
+            shard for shard, (start, stop) in enumerate(pairwise(self._starts.tolist())) if seen[start:stop].any()
+        ]
+        self._cache.visit_indexes(visit, visited)
         return column[rows]
 
     def _shards_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
