@@ -13,7 +13,6 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from wids.columns.column import TextColumn
