@@ -60,7 +60,7 @@ def test_fifteen_lines_filter_and_bucket_on_two_ranks(laion: Path) -> None:
     expected = {
         key
         for key, fact in facts.items()
-        if min(fact["width"], fact["height"]) >= 64 and fact["similarity"] > 0.3  # type: ignore[type-var, operator, call-overload]
+        if min(fact["width"], fact["height"]) >= 64 and fact["similarity"] > 0.3  # type: ignore[operator, call-overload]
     }
 
     done = subprocess.run(

@@ -84,7 +84,7 @@ def test_columns_line_up_with_the_samples_whatever_they_come_from(
     assert [dataset.column(name).dtype for name in ("width", "score", "safe")] == [np.int64, np.float64, np.bool_]  # type: ignore[union-attr]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_columns_follow_views_of_views(whole: wids.ShardListDataset, data: st.DataObject) -> None:
     view = whole
@@ -94,11 +94,11 @@ def test_columns_follow_views_of_views(whole: wids.ShardListDataset, data: st.Da
         if step == when:
             view = view.add_columns(table)
         row = st.integers(0, len(view) - 1)
-        view = (
-            view[data.draw(st.slices(len(view)).filter(lambda part, view=view: len(view[part]) > 0))]
-            if data.draw(st.booleans())
-            else view.select(data.draw(st.lists(row, min_size=1, unique=step < when)))
-        )
+        if data.draw(st.booleans()):
+            part = view[data.draw(st.slices(len(view)))]
+            view = part if len(part) else view
+        else:
+            view = view.select(data.draw(st.lists(row, min_size=1, unique=step < when)))
 
     expected = [json.loads(view.read(index)[".json"]) for index in range(len(view))]
     for copy in (view, pickle.loads(pickle.dumps(view))):
@@ -163,7 +163,7 @@ def test_missing_values_are_errors_or_what_was_told(whole: wids.ShardListDataset
         none.column("n")
     assert none[:10].column("n").tolist() == list(range(10))  # type: ignore[union-attr]
     assert none.column("n", missing=-7).tolist()[-3:] == [9, -7, -7]  # type: ignore[union-attr]
-    assert np.isnan(none.column("x")[-2:]).all()  # type: ignore[arg-type]
+    assert np.isnan(none.column("x")[-2:]).all()
     assert list(none.column("word"))[-3:] == [None, None, None]
     assert (none[11]["n"], none[11]["word"]) == (None, None)
     assert np.flatnonzero(none.matches("n is None")).tolist() == [10, 11]

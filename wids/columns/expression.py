@@ -194,7 +194,7 @@ class Expression:
                 return self._bounded(node, vector.negate, number) if isinstance(op, ast.USub) else number.numbers()
             case ast.BinOp(left=left, op=op, right=right):
                 sides = self._number(left, block), self._number(right, block)
-                return self._bounded(node, vector.calculate, _ARITHMETIC[type(op)], *sides)  # type: ignore[index]
+                return self._bounded(node, vector.calculate, _ARITHMETIC[type(op)], *sides)
             case ast.BoolOp(op=op, values=values):
                 join = np.logical_and if isinstance(op, ast.And) else np.logical_or
                 first, *others = [self._truth(value, block).is_true() for value in values]
@@ -231,7 +231,7 @@ class Expression:
             raise self._error(left, "None is compared with is None, or is not None")
         if (one.kind == "text") != (other.kind == "text"):
             raise self._error(left, f"{_KIND_NAMES[one.kind]} is compared with {_KIND_NAMES[other.kind]}")
-        return vector.compare(_COMPARISONS[type(op)], one, other)  # type: ignore[index]
+        return vector.compare(_COMPARISONS[type(op)], one, other)
 
     def _membership(self, left: ast.expr, right: ast.expr, block: dict[str, Values]) -> Values:
         if not isinstance(right, (ast.List, ast.Tuple, ast.Set)):

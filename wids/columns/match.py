@@ -47,7 +47,7 @@ def match_hashes(wanted: NDArray[np.uint64], offered: NDArray[np.uint64]) -> Mat
         >>> found.rows.tolist(), found.ambiguous.tolist(), found.unused.tolist()
         ([1, -1, 0, 1], [], [2, 3, 4])
     """
-    rows = np.full(len(wanted), -1, np.int32 if len(offered) < 1 << 31 else np.int64)
+    rows: NDArray[np.integer] = np.full(len(wanted), -1, np.int32 if len(offered) < 1 << 31 else np.int64)
     used, ambiguous = np.zeros(len(offered), np.bool_), np.zeros(len(wanted), np.bool_)
     num_bits = min(8, (max(len(wanted), len(offered)) // _PART_ROWS).bit_length())
     parts, offered_parts = _first_bits(wanted, num_bits), _first_bits(offered, num_bits)

@@ -82,7 +82,7 @@ def from_column(data: NDArray[Any], missing: NDArray[np.bool_] | None) -> Values
         if data.dtype == np.uint64 and data.size and data.max() >= 1 << 63:
             return Values("number", data.astype(object), gone)
         return Values("number", data.astype(np.int64), gone)
-    absent = np.equal(data, None).astype(np.bool_)
+    absent = np.array([text is None for text in data.tolist()], np.bool_)
     return Values("text", np.where(absent, "", data), gone | absent)
 
 

@@ -59,7 +59,7 @@ def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: b
     # Where there is a file for each shard, keys are matched within it.
     marks = None if table.lengths is None else group_marks(len(table.lengths))
     wanted, offered = dataset._key_hashes(marks=marks), hash_texts(table.keys)
-    if marks is not None:
+    if marks is not None and table.lengths is not None:
         offered ^= np.repeat(marks, table.lengths)
     found = match_hashes(wanted, offered)
     if len(found.ambiguous):

@@ -319,14 +319,19 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
     ) -> dict[str, Any]:
         """Return what `_read` does where other datasets are joined to this one."""
         beside = self._beside(index)
-        named = [] if fields is None else list(fields)
-        theirs = {name: side for name in named for side in beside if side[0].find_field(name, side[1]) is not None}
-        alone = self._derive(transformations=[])
-        sample = alone._read(index, make, None if fields is None else [name for name in named if name not in theirs])
-        for join, place in beside:
-            wanted = [join.find_field(name, place) for name, side in theirs.items() if side[0] is join]
-            if fields is None or wanted:
-                join.merge(sample, join.other._read(place, make, None if fields is None else wanted))
+        own = None if fields is None else list(fields)
+        theirs: list[list[str]] = [[] for _ in beside]
+        for name in [] if own is None else list(own):
+            for names, (join, place) in zip(theirs, beside, strict=True):
+                found = join.find_field(name, place)
+                if found is not None and own is not None:
+                    own.remove(name)
+                    names.append(found)
+                    break
+        sample = self._derive(transformations=[])._read(index, make, own)
+        for names, (join, place) in zip(theirs, beside, strict=True):
+            if own is None or names:
+                join.merge(sample, join.other._read(place, make, None if own is None else names))
         return sample
 
     # Damaged samples

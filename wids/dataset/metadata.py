@@ -317,7 +317,8 @@ class Metadata(Selection):
         """
         if not self._joins():
             return super().has(*fields)
-        return np.logical_and.reduce([self.sizes(field) >= 0 for field in fields])
+        found: NDArray[np.bool_] = np.logical_and.reduce([self.sizes(field) >= 0 for field in fields])
+        return found
 
     @contextmanager
     def _reading_together(self, places: Sequence[tuple[int, int]], fields: Any) -> Iterator[None]:

@@ -205,6 +205,11 @@ class Selection:
         """Return `(len,)` uint64, xxh3-64 of each key in UTF-8, combined by `^` with the mark of its shard."""
         return self._tables().key_hashes(seed, marks)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all samples of all shards, and no view."""
+        return self._rows is None
+
     def _shards_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of the shard, among all of the dataset, in which each of these rows lies."""
         indices = rows if self._rows is None else to_array(self._rows)[rows]

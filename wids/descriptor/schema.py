@@ -48,7 +48,7 @@ def check_object(content: Any, file: str) -> dict[str, Any]:
     if columns is not None and not isinstance(columns, dict):
         raise DescriptorError(f"{file}: columns is {_kind(columns)}; it must be an object of names and files")
     for name in columns or {}:
-        check_text(columns, name, file, "columns.", required=True)
+        check_text(content["columns"], name, file, "columns.", required=True)
     return content
 
 
