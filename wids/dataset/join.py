@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from wids.dataset.dataset import ShardListDataset
     from wids.storage import Storage
 
+_BLOCK_ROWS = 1 << 16
+
 
 class Join:
     """Sample to one that also has the fields of another dataset's sample.
@@ -149,9 +151,11 @@ def match_samples(mine: ShardListDataset, other: ShardListDataset) -> NDArray[np
     left = np.flatnonzero(found.rows < 0)
     if len(left) and len(found.unused):
         free = found.unused
-        rest = match_hashes(
-            hashes[left] ^ of_shard[mine._shards_of(left)], offered[free] ^ of_other[other._shards_of(free)]
-        )
+        wanted_rest, offered_rest = hashes[left], offered[free]
+        del hashes, offered  # of many samples, these are what takes the room
+        _unmark(wanted_rest, mine, left, of_shard)
+        _unmark(offered_rest, other, free, of_other)
+        rest = match_hashes(wanted_rest, offered_rest)
         _check_ambiguous(mine, left[rest.ambiguous])
         is_found = rest.rows >= 0
         found.rows[left[is_found]] = free[rest.rows[is_found]]
@@ -165,6 +169,15 @@ def _mark_shards(mine: ShardListDataset, other: ShardListDataset) -> tuple[NDArr
     numbers = {stem: number for number, stem in enumerate(counts, 1) if counts[stem] == their_counts[stem] == 1}
     of_group = group_marks(len(counts) + 1)
     return of_group[[numbers.get(stem, 0) for stem in stems]], of_group[[numbers.get(stem, 0) for stem in theirs]]
+
+
+def _unmark(
+    hashes: NDArray[np.uint64], dataset: ShardListDataset, rows: NDArray[np.int64], of_shard: NDArray[np.uint64]
+) -> None:
+    """Take the marks of their shards off the hashes of some rows, in place."""
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        hashes[part] ^= of_shard[dataset._shards_of(rows[part])]
 
 
 def _check_ambiguous(mine: ShardListDataset, rows: NDArray[np.int64]) -> None:

@@ -84,7 +84,8 @@ class Selection:
         if exclude is not None:
             chosen = without(len(self), as_indices(exclude, len(self), "exclude"), chosen)
         if where is not None:
-            chosen = without(len(self), np.flatnonzero(~self.matches(where)), chosen)
+            mask = self.matches(where)
+            chosen = np.flatnonzero(mask) if rows is None and exclude is None else _where(mask, chosen)
         return self._view(chosen)
 
     def split(
@@ -212,7 +213,7 @@ class Selection:
 
     def _shards_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of the shard, among all of the dataset, in which each of these rows lies."""
-        indices = rows if self._rows is None else to_array(self._rows)[rows]
+        indices = rows if self._rows is None else to_array(compose(self._rows, rows))
         return np.searchsorted(self._offsets.starts, indices, side="right") - 1
 
     def _tables(self) -> IndexTables:
@@ -283,3 +284,9 @@ class Selection:
             return np.arange(first, stop)
         rows = to_array(self._rows)
         return np.unique(rows[(rows >= first) & (rows < stop)])
+
+
+def _where(mask: NDArray[np.bool_], places: range | NDArray[np.integer]) -> NDArray[np.integer]:
+    """Return those of the places at which a mask is true."""
+    kept = np.arange(places.start, places.stop, places.step) if isinstance(places, range) else places
+    return kept[mask[kept]]
