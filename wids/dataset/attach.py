@@ -129,9 +129,13 @@ def attach(dataset: Any, table: Table, rows: NDArray[np.integer], missing: Any) 
     if dataset._rows is not None and len(np.unique(indices)) != len(indices):
         raise ValueError("this view has samples several times; add the columns before select()")
     there = rows >= 0
+    is_whole = dataset._rows is None and bool(there.all())
     filled = {}
     for name, column in table.columns.items():
-        over_all = column.take(rows[there]).scatter(indices[there], len(dataset._offsets))
+        if is_whole:
+            over_all = column.take(rows)
+        else:
+            over_all = column.take(rows[there]).scatter(indices[there], len(dataset._offsets))
         fill = missing.get(name) if isinstance(missing, Mapping) else missing
         filled[name] = over_all if fill is None else over_all.filled(fill)
     return filled
