@@ -211,10 +211,13 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
 
         What is read by ranges, or lies on a disk and not in memory, is asked for at once.
         """
-        if not self._reads_ranges():
-            self._ask_for([self._find(index) for index in indices])
+        if self._joins():
+            with self._reading_together([self._find(index) for index in indices]):
+                return [self[index] for index in indices]
+        if not self._cache.reads_ranges:
+            self._cache.ask_for(map(self._find, indices), self._filter)
             return [self[index] for index in indices]
-        with self._reading_together([self._find(index) for index in indices], self._filter):
+        with self._cache.read_together([self._find(index) for index in indices], self._filter):
             return [self[index] for index in indices]
 
     def __iter__(self) -> Iterator[Any]:

@@ -321,25 +321,18 @@ class Metadata(Selection):
         return found
 
     @contextmanager
-    def _reading_together(self, places: Sequence[tuple[int, int]], fields: Any) -> Iterator[None]:
-        """Have at hand what samples need that are read by ranges, on both sides of joins, for a block."""
+    def _reading_together(self, places: Sequence[tuple[int, int]]) -> Iterator[None]:
+        """Have at hand for a block, or asked of the disk, what samples need on both sides of joins."""
         with ExitStack() as held:
             if self._cache.reads_ranges:
-                held.enter_context(self._cache.read_together(places, fields))
+                held.enter_context(self._cache.read_together(places, self._filter))
+            else:
+                self._cache.ask_for(places, self._filter)
             for join in self._joins():
                 indices = [self._offsets.starts[shard] + position for shard, position in places]
                 theirs = [place for place in map(join.find, indices) if place is not None]
-                other = join.other
-                held.enter_context(other._reading_together([other._find(place) for place in theirs], other._filter))
+                held.enter_context(join.other._reading_together([join.other._find(place) for place in theirs]))
             yield
-
-    def _ask_for(self, places: Sequence[tuple[int, int]]) -> None:
-        """Have the disk asked for what samples need, on both sides of joins."""
-        self._cache.ask_for(places, self._filter)
-        for join in self._joins():
-            indices = [self._offsets.starts[shard] + position for shard, position in places]
-            theirs = [place for place in map(join.find, indices) if place is not None]
-            join.other._ask_for([join.other._find(place) for place in theirs])
 
     def _reads_ranges(self) -> bool:
         """Whether samples, or what is joined to them, may be read by ranges."""
