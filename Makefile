@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers test-frameworks test-servers soak clean
+.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join test-frameworks test-servers soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -65,8 +65,14 @@ bench-open: $(READY)  ## what opening a shard costs: scanned, through its index,
 bench-remote: $(READY)  ## fetching ahead, byte ranges, and a cache smaller than the data
 	$(BIN)/python benchmarks/remote.py
 
+bench-join: $(READY)  ## columns, conditions and joins over ten million samples
+	$(BIN)/python benchmarks/join.py
+
 bench-samplers: $(READY)  ## 100,000 shards and 1e9 samples on 64 ranks
 	$(BIN)/python benchmarks/sampler_scale.py
+
+bench-selection: $(READY)  ## 10 million samples in 1,000 shards: sizes, masks, splits, and what a view costs
+	$(BIN)/python benchmarks/selection.py
 
 test-frameworks: $(READY)  ## Lightning, Accelerate and Hugging Face's Trainer on two processes, with the guide's code
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "zstandard")
+TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "pyarrow", "zstandard")
 TESTS = ("tests/tar", "tests/descriptor", "tests/storage", "tests/cli", "tests/tools", "tests/test_indexed.py")
 LONG = (
     "tests/tar/test_properties.py", "tests/tar/test_limits.py", "tests/storage/test_disk_cache.py",

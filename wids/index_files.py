@@ -95,6 +95,22 @@ class IndexFiles:
             return packed
         return self._cache.find(source) or self.rebuild(source)
 
+    def recall(self, shard: Mapping[str, Any]) -> TarIndex | None:
+        """Return what the pack says of a shard, which is neither opened nor read; None where it has nothing that can fit.
+
+        Args:
+            shard: Its entry in the descriptor.
+        """
+        url = shard.get("index")
+        pack = None if url is None else self._open_pack(url)
+        return None if pack is None else pack.recall(str(shard["url"]), self._storage.plain_size(shard))
+
+    def forget(self, shard: Mapping[str, Any]) -> None:
+        """Let what `recall` gave of a shard leave this process's memory; it can still be used, and is read again then."""
+        pack = self._packs.get(shard["index"]) if shard.get("index") else None
+        if pack is not None:
+            pack.forget(str(shard["url"]))
+
     def rebuild(self, source: Source) -> TarIndex:
         """Return a shard's index, made from its headers and kept.
 
@@ -237,6 +253,9 @@ class IndexPack:
             entries = archive.infolist()
         self._by_name = {entry.filename: entry for entry in entries}
         self._by_shard = {(_basename(entry.filename), _ends(entry)): entry for entry in entries}
+        self._by_basename: dict[str, list[zipfile.ZipInfo]] = {}
+        for entry in entries:
+            self._by_basename.setdefault(_basename(entry.filename), []).append(entry)
         self._warned = False
         self._reason = ""
 
@@ -277,6 +296,36 @@ class IndexPack:
                     return index
         self._reason = reason
         return None
+
+    def recall(self, url: str, size: int | None) -> TarIndex | None:
+        """Return the index that was made of a shard, without a look at the shard.
+
+        Args:
+            url: Of the shard.
+            size: Bytes in it, None where that is not known.
+
+        Returns:
+            None when there is none of this name and size, or more than one.
+        """
+        fitting = [entry for entry in self._named(url) if size is None or _size(entry) == size]
+        if len(fitting) != 1:
+            return None
+        try:
+            return decode_index(self._window(fitting[0]), _ends(fitting[0]))
+        except ValueError as error:
+            _log.debug("%s: its entry for %s is not used: %s", redact(self._url), redact(url), error)
+            return None
+
+    def forget(self, url: str) -> None:
+        """Let the entries of a shard leave this process's memory."""
+        self._source.advise(
+            [(entry.header_offset, entry.header_offset + _most_bytes(entry)) for entry in self._named(url)], "done"
+        )
+
+    def _named(self, url: str) -> list[zipfile.ZipInfo]:
+        """Return the entries that may be of a shard: the one with its name, else those with the last part of it."""
+        entry = self._by_name.get(entry_name(url, self._url))
+        return self._by_basename.get(_basename(url), []) if entry is None else [entry]
 
     def warn(self, name: str) -> None:
         """Say why there was no index for a shard: a warning for the first one.

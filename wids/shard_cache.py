@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from wids.storage import Storage
+    from wids.tar import TarIndex
 
 logger = logging.getLogger(__name__)
 
@@ -155,13 +156,59 @@ class ShardCache:
         One process of the machine does it while others wait, and then find the indexes that were kept. A progress bar is
         shown on terminals when it takes more than a moment.
         """
-        if not unknown:
-            return {}
-        workers = min(16, 2 * (os.cpu_count() or 1), len(unknown))
+        counts = self._visit_alone(lambda shard: self._open(shard).num_samples, unknown, "counting samples")
+        return dict(zip(unknown, counts, strict=True))
+
+    def index(self, shard: int) -> TarIndex:
+        """Return the index of a shard without reading the shard, where it is open or in a pack; it is not kept open.
+
+        What a pack says is compared with the shard's size alone, and with the shard when samples are read.
+
+        Raises:
+            ShardMismatchError: The shard has fewer samples than its descriptor says.
+            TarFormatError: It is damaged, or no tar.
+            FetchError: It has no index yet, and cannot be opened or fetched.
+        """
+        index = self._recall(shard)
+        if index is not None:
+            return index
+        reader = self._open(shard)
+        reader.source.release()
+        return reader.index
+
+    def visit_indexes(self, visit: Callable[[int, TarIndex], None], shards: Sequence[int]) -> None:
+        """Call `visit(shard, index)` for these shards, in any order and several at a time; none is kept open.
+
+        Shards without an index are indexed as by `count_samples`; errors are those of `index`.
+        """
+
+        def look(shard: int) -> bool:
+            index = self._recall(shard)
+            if index is None:
+                return False
+            visit(shard, index)
+            self._indexes.forget(self.shards[shard])
+            return True
+
+        unknown = [shard for shard in shards if not look(shard)]
+        self._visit_alone(lambda shard: visit(shard, self.index(shard)), unknown, "indexing shards")
+
+    def _recall(self, shard: int) -> TarIndex | None:
+        """Return the index of a shard that is open or in a pack; None where there is none that can be this shard's."""
+        reader = self._readers.get(shard)
+        if reader is not None:
+            return reader.index
+        description = self.shards[shard]
+        index = None if shard in self._stale else self._indexes.recall(description)
+        return None if index is None or index.num_samples < (description.get("nsamples") or 0) else index
+
+    def _visit_alone(self, visit: Callable[[int], T], shards: Sequence[int], title: str) -> list[T]:
+        """Do something for shards that opens them, several at a time, while other processes of the machine wait."""
+        if not shards:
+            return []
+        workers = min(16, 2 * (os.cpu_count() or 1), len(shards))
         with self._indexes.alone(), ThreadPoolExecutor(workers) as pool:
-            counts = pool.map(lambda shard: self._open(shard).num_samples, unknown)
-            bar = tqdm(counts, "counting samples", len(unknown), unit="shard", delay=2, disable=None)
-            return dict(zip(unknown, bar, strict=True))
+            return list(tqdm(pool.map(visit, shards), title, len(shards), unit="shard", delay=2, disable=None))
 
     def _open_once(self, shard: int, index: int | None) -> TarReader:
         with self._locks.setdefault((os.getpid(), shard % _NUM_LOCKS), threading.Lock()):

@@ -28,13 +28,19 @@ Span = tuple[int, int]
 Window = tuple[memoryview, int]
 """A buffer, and the offset in the source of the buffer's first byte."""
 
-Hint = Literal["sequential", "random", "willneed"]
+Hint = Literal["sequential", "random", "willneed", "done"]
+"""How bytes will be read; `"done"`: not soon again by this process, whose own memory need not hold them."""
 
 _NEAR_BYTES = 16 << 10
 _LARGEST_JOINED_BYTES = 8 << 20
 """Spans of a file that is read in place share a system call when at most so many bytes lie between them."""
 
-_ADVICE = {"sequential": mmap.MADV_SEQUENTIAL, "random": mmap.MADV_RANDOM, "willneed": mmap.MADV_WILLNEED}
+_ADVICE = {
+    "sequential": mmap.MADV_SEQUENTIAL,
+    "random": mmap.MADV_RANDOM,
+    "willneed": mmap.MADV_WILLNEED,
+    "done": mmap.MADV_DONTNEED,  # of a shared map this drops no data: what is touched again is there again
+}
 
 _DIGEST_BYTES = 1 << 20
 """Digested at once."""
@@ -248,7 +254,7 @@ class PreadSource(_FileSource):
 
     def advise(self, spans: Sequence[Span], hint: Hint) -> None:
         """Pass `hint` to posix_fadvise, where the system has it."""
-        if not hasattr(os, "posix_fadvise"):
+        if not hasattr(os, "posix_fadvise") or hint == "done":  # what was read is held by nobody
             return
         advice = {
             "sequential": os.POSIX_FADV_SEQUENTIAL,

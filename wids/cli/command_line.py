@@ -1,4 +1,4 @@
-"""Arguments to commands; an error is one line on stderr and exit status 1."""
+"""Arguments to commands; an error is one line on stderr and exit status 1, or what the command says in its place."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ examples:
   widsindex update train.json --recount
   widsindex verify train.json --workers 8
   widsindex fetch train.json --shards 0-99
+  widsindex diff old.json new.json
+  widsindex columns train.json --from-json width,height
+  widsindex select train.json --where 'width >= 512' -o large.json
   widsindex cache ls
 """
 
@@ -32,8 +35,9 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     _set_up_output()
+    options = argparse.Namespace(error_status=1)
     try:
-        options = make_parser().parse_args(arguments)
+        make_parser().parse_args(arguments, options)
         status: int = options.run(options) or 0
         sys.stdout.flush()
     except BrokenPipeError:
@@ -41,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (WidsError, OSError, LookupError, ValueError, ImportError) as error:
         message = str(error.args[0]) if isinstance(error, LookupError) and error.args else str(error)
         print(f"widsindex: {printable(' '.join(message.split()))}", file=sys.stderr)
-        return 1
+        return int(options.error_status)
     except KeyboardInterrupt:
         print("widsindex: interrupted", file=sys.stderr)
         return 130
@@ -52,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    from wids.cli import cache, create, fetch, info, repair, sample, update, verify
+    from wids.cli import cache, columns, create, diff, fetch, info, repair, sample, select, update, verify
 
     parser = argparse.ArgumentParser(
         prog="widsindex",
@@ -62,7 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"wids {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (create, info, sample, update, verify, repair, fetch, cache):
+    for command in (create, info, sample, update, verify, repair, fetch, columns, select, diff, cache):
         command.add_parser(commands)
     return parser
 

@@ -63,6 +63,7 @@ def _print_whole(file: str, descriptor: Descriptor) -> None:
         "base": None if spec.get("base") is None else redact(spec["base"]),
         "shards": len(shards),
         "samples": num_samples,
+        **({} if descriptor.rows is None else {"selected": descriptor.rows["count"]}),
         "bytes": num_bytes,
         "samples per shard": num_samples // len(shards) if num_samples is not None and shards else None,
         "bytes per sample": num_bytes // num_samples if num_bytes is not None and num_samples else None,

@@ -85,6 +85,8 @@ def _move(content: dict[str, Any], options: argparse.Namespace) -> None:
 
 
 def _recount(content: dict[str, Any], path: Path, storage: Storage) -> None:
+    if content.get("rows") is not None:
+        raise ValueError(f"{path}: selects rows, which other counts would change; recount the data, and select again")
     if "shardlist" not in content:
         raise ValueError(f"{path}: has no shardlist of its own; recount the descriptors that its datasets name")
     base = content.get("base") or ""

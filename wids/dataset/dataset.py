@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from io import BytesIO
-from itertools import islice
+from itertools import accumulate
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, overload
 
-from wids.dataset.keys import KeyTable
-from wids.dataset.replace import Replacer
+from wids.dataset.join import Join
+from wids.dataset.metadata import Metadata
+from wids.dataset.pipeline import Pipeline
+from wids.dataset.replace import DAMAGE, Replacer
 from wids.dataset.sample import FieldFilter, Sample, find_field
-from wids.dataset.steps import REQUIRED, Rename, SelectFields, ToTuple, alternatives
-from wids.decode import Decoder, default_decoder, stack_columns
+from wids.dataset.stored_rows import rows_from_json
+from wids.decode import Decoder
 from wids.descriptor import ShardOffsets, load_descriptor
 from wids.errors import DecodeError, ShardMismatchError, TarFormatError, redact
 from wids.shard_cache import ShardCache, default_lru_size
@@ -39,10 +41,8 @@ logger = logging.getLogger(__name__)
 _READ_TOGETHER = 64
 """Samples that an iteration over remote shards asks for at once."""
 
-Transform = "Callable[[Any], Any]"
 
-
-class ShardListDataset(_Base):  # type: ignore[type-arg]
+class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
     """Samples of a list of tar shards, by index.
 
     `dataset[i]` is a dictionary of the sample's fields, decoded, and `__key__`, `__dataset__`, `__index__`, `__shard__`
@@ -126,51 +126,39 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         )
         descriptor = load_descriptor(shards, fetch=storage.read, base=base, options=options, dataset_name=dataset_name)
         self.spec = descriptor.spec
-        self.shards = descriptor.shards
         self.dataset_name = descriptor.name
         self._source = descriptor.source
         self._cache = ShardCache(
-            self.shards,
+            descriptor.shards,
             storage,
             default_lru_size() if lru_size is None else lru_size,
             verify_members=verify_members,
         )
-        self._fill_counts()
-        self._offsets = ShardOffsets([shard["nsamples"] for shard in self.shards])
+        self._fill_counts(descriptor.shards)
+        self._offsets = ShardOffsets([shard["nsamples"] for shard in descriptor.shards])
         # What the samples of a shard share: name of the dataset, URL, index of the first.
         self._shard_facts = [
             (str(shard.get("dataset") or ""), str(shard["url"]), first)
-            for shard, first in zip(self.shards, self._offsets.starts, strict=False)
+            for shard, first in zip(descriptor.shards, self._offsets.starts, strict=False)
         ]
-        self._rows: range | None = None
-        self._keys: KeyTable | None = None
+        self._rows = None
+        self._visits = None
+        self._keys = None
+        if descriptor.rows is not None:
+            file = descriptor.source or "descriptor"
+            self._rows = rows_from_json(descriptor.rows, len(self._offsets), self.fingerprint, file)
+        self._columns = self._find_columns(descriptor.columns)
         self._filter = None if fields is None else FieldFilter(fields)
-        self._allow_pickle = allow_pickle
         self._replacer = Replacer(on_error)
-        self.transformations: list[Any] = self._make_steps(transformations)
+        self._allow_pickle = allow_pickle
+        self.transformations = self._make_steps(transformations)
 
-    def _fill_counts(self) -> None:
-        unknown = [number for number, shard in enumerate(self.shards) if shard.get("nsamples") is None]
+    def _fill_counts(self, shards: list[dict[str, Any]]) -> None:
+        unknown = [number for number, shard in enumerate(shards) if shard.get("nsamples") is None]
         for number, count in self._cache.count_samples(unknown).items():
-            self.shards[number]["nsamples"] = count
-
-    def _make_steps(self, transformations: Any) -> list[Any]:
-        if transformations is None:
-            return []
-        if isinstance(transformations, str):
-            return [default_decoder(transformations, allow_pickle=self._allow_pickle)]
-        if callable(transformations):
-            return [transformations]
-        steps = list(transformations)
-        for place, step in enumerate(steps):
-            if not callable(step):
-                raise TypeError(f"transformations[{place}] is {step!r}; it must be callable")
-        return steps
+            shards[number]["nsamples"] = count
 
     # Samples
-
-    def __len__(self) -> int:
-        return len(self._offsets) if self._rows is None else len(self._rows)
 
     @overload
     def __getitem__(self, index: slice) -> Self: ...
@@ -189,7 +177,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         seed = None
         if index.__class__ is not int:
             if isinstance(index, slice):
-                return self._derive(_rows=(range(len(self)) if self._rows is None else self._rows)[index], _keys=None)
+                return self._view(range(len(self))[index])
             seed = getattr(index, "sample_seed", None)  # what samplers give with sample_seeds=True
         shard, position = self._find(index) if self._rows is not None else self._offsets.find_shard(index)
         reader = self._cache.get(shard, index)
@@ -210,10 +198,12 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         for step in self.transformations:
             try:
                 sample = step(sample)
-            except DecodeError as error:
-                if not isinstance(step, Decoder):
+            except DAMAGE as error:
+                if isinstance(step, (Decoder, Join)):
+                    return self._replace(error, shard, position, reader, index)
+                if isinstance(error, DecodeError):
                     raise self._locate_error(error, first + position, shard, position, reader) from error
-                return self._replace(error, shard, position, reader, index)
+                raise
         return sample
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
@@ -221,6 +211,9 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
 
         What is read by ranges, or lies on a disk and not in memory, is asked for at once.
         """
+        if self._joins():
+            with self._reading_together([self._find(index) for index in indices]):
+                return [self[index] for index in indices]
         if not self._cache.reads_ranges:
             self._cache.ask_for(map(self._find, indices), self._filter)
             return [self[index] for index in indices]
@@ -230,7 +223,7 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     def __iter__(self) -> Iterator[Any]:
         """Yield every sample in order; an error is raised, never taken for the end."""
         # A generator turns a StopIteration out of user code into an error; map() would take it for the end.
-        if not self._cache.reads_ranges:
+        if not self._reads_ranges():
             for index in range(len(self)):
                 yield self[index]
             return
@@ -262,6 +255,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             IndexError: `index` is out of range.
             KeyError: The sample has no such field; lists those that it has.
         """
+        for join, place in self._beside(index):
+            theirs = join.find_field(field, place)
+            if theirs is not None:
+                return join.other.open(place, theirs)
         shard, position = self._find(index)
         reader = self._cache.get(shard, index)
         try:
@@ -278,7 +275,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             IndexError: `index` is out of range.
         """
         shard, position = self._find(index)
-        return self._cache.get(shard).locate(position, self._shard_facts[shard][1])
+        located = self._cache.get(shard).locate(position, self._shard_facts[shard][1])
+        for join, place in self._beside(index):
+            join.merge(located, join.other.locate(place))
+        return located
 
     def key(self, index: int) -> str:
         """Return the key of one sample.
@@ -288,24 +288,6 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """
         shard, position = self._find(index)
         return self._cache.get(shard).key(position)
-
-    def index_of(self, key: str) -> int:
-        """Return the lowest index of the sample with this key; the first call indexes every shard.
-
-        Raises:
-            KeyError: There is none; names its neighbours in sorted order.
-        """
-        if self._keys is None:
-            self._keys = KeyTable(self._iterate_keys, self.key, len(self))
-        return self._keys.find(key)
-
-    def _iterate_keys(self) -> Iterator[str]:
-        if self._rows is not None:
-            yield from map(self.key, range(len(self)))
-            return
-        for shard, length in enumerate(self._offsets.lengths):
-            if length:
-                yield from islice(self._cache.get(shard).keys(), length)
 
     def _find(self, index: int) -> tuple[int, int]:
         """Return `(shard, position)` of a sample of this dataset or view."""
@@ -317,6 +299,9 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             raise IndexError(f"index {index} is out of range for a view of {len(self._rows)} samples") from None
 
     def _read(self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None) -> dict[str, Any]:
+        for step in self.transformations:
+            if step.__class__ is Join:
+                return self._read_beside(index, make, fields)
         shard, position = self._find(index)
         reader = self._cache.get(shard, index)
         if fields is None:
@@ -330,6 +315,26 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         except StaleIndexError:
             self._cache.reindex(shard)
             self._cache.get(shard).read_into(sample, position, make, wanted)
+        return sample
+
+    def _read_beside(
+        self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None
+    ) -> dict[str, Any]:
+        """Return what `_read` does where other datasets are joined to this one."""
+        beside = self._beside(index)
+        own = None if fields is None else list(fields)
+        theirs: list[list[str]] = [[] for _ in beside]
+        for name in [] if own is None else list(own):
+            for names, (join, place) in zip(theirs, beside, strict=True):
+                found = join.find_field(name, place)
+                if found is not None and own is not None:
+                    own.remove(name)
+                    names.append(found)
+                    break
+        sample = self._derive(transformations=[])._read(index, make, own)
+        for names, (join, place) in zip(theirs, beside, strict=True):
+            if own is None or names:
+                join.merge(sample, join.other._read(place, make, None if own is None else names))
         return sample
 
     # Damaged samples
@@ -347,10 +352,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
             self._cache.storage.meter.add("replacements", self._replacer.replacements.total() - before)
 
     def _others(self, index: int, shard: int, asked: Any) -> Iterator[Callable[[], Any]]:
-        """Yield readers of the shard's other samples, from the next one on, cyclically."""
-        first, stop = self._offsets.starts[shard], self._offsets.starts[shard + 1]
+        """Yield readers of the other samples that this dataset has of the shard, from the next one on, cyclically."""
+        others = self._rows_in(self._offsets.starts[shard], self._offsets.starts[shard + 1])
         strict = self._derive(_rows=None, _replacer=Replacer("raise"))
-        for other in [*range(index + 1, stop), *range(first, index)]:
+        for other in [*others[others > index].tolist(), *others[others < index].tolist()]:
             place = asked.at(other) if hasattr(asked, "sample_seed") else other  # the seed that was asked for
             yield lambda place=place: strict[place]  # type: ignore[misc]
 
@@ -364,78 +369,6 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         located.__cause__ = error.__cause__ or error
         return located
 
-    # Datasets made from this one
-
-    def decode(self, spec: Any = "PIL", *, size: int | tuple[int, int] | None = None, jpeg: str = "pillow") -> Self:
-        """Return a dataset that decodes by `spec` (what `transformations` takes), in place of the present decoding.
-
-        The decoding step is replaced wherever it stands; where there is none, the new one comes first.
-
-        Args:
-            spec: What `transformations` takes.
-            size: With the name of an image format: pixels that the shorter side of each image becomes, or
-                `(height, width)`; see `default_decoder`.
-            jpeg: With the name of an image format: what decodes JPEGs, `"pillow"` or `"simplejpeg"`.
-
-        Raises:
-            ValueError: `size` or `jpeg` are none, or do not go with `spec`.
-        """
-        if isinstance(spec, str):
-            spec = default_decoder(spec, size=size, jpeg=jpeg, allow_pickle=self._allow_pickle)
-        elif size is not None or jpeg != "pillow":
-            raise ValueError(f"size and jpeg go with the name of an image format, not with {spec!r}; give both to it")
-        new = self._make_steps(spec)
-        steps = list(self.transformations)
-        place = next((place for place, step in enumerate(steps) if isinstance(step, Decoder)), None)
-        if place is None:
-            return self._derive(transformations=[*new, *steps])
-        return self._derive(transformations=[*steps[:place], *new, *steps[place + 1 :]])
-
-    def map(self, function: Callable[[Any], Any]) -> Self:
-        """Return a dataset that applies `function` to each sample after what is done already."""
-        return self._derive(transformations=[*self.transformations, function])
-
-    def to_tuple(self, *fields: str, missing: Any = REQUIRED) -> Self:
-        """Return a dataset of tuples: one value per field, the first that is there of `"jpg;png"`.
-
-        Args:
-            fields: In the order of the tuple.
-            missing: What stands for a field that is not there; without it that is a `KeyError`.
-        """
-        return self._narrow(fields, ToTuple(fields, missing))
-
-    def select_fields(self, fields: Iterable[str] | str, missing: Any = REQUIRED) -> Self:
-        """Return a dataset whose samples have only these fields."""
-        names = (fields,) if isinstance(fields, str) else tuple(fields)
-        return self._narrow(names, SelectFields(names, missing))
-
-    def rename(self, **names: str) -> Self:
-        """Return a dataset whose fields are renamed: `rename(image="jpg;png")`."""
-        for spec in names.values():
-            alternatives(spec)
-        return self.map(Rename(tuple(names.items())))
-
-    def batched(self, batch_size: int, *, drop_last: bool = False) -> Batches:
-        """Return an iterable over batches in order: of tuples, one column per place, stacked where values are alike.
-
-        Raises:
-            ValueError: `batch_size` is less than 1.
-        """
-        return Batches(self, batch_size, drop_last)
-
-    def add_transform(self, transform: Callable[[Any], Any]) -> Self:
-        """Append a transformation to this very dataset, as in 0.1.11, and return it."""
-        self.transformations.append(transform)
-        return self
-
-    def _narrow(self, fields: tuple[str, ...], step: Any) -> Self:
-        wanted = [name for spec in fields for name in alternatives(spec)]
-        steps = [*self.transformations, step]
-        # A function of the user's may look at any field; decoders look at each alone.
-        if all(isinstance(earlier, Decoder) for earlier in self.transformations):
-            return self._derive(transformations=steps, _filter=FieldFilter(wanted) & self._filter)
-        return self._derive(transformations=steps)
-
     def _derive(self, **changes: Any) -> Self:
         """Return a dataset that shares everything with this one, open shards too, but for these attributes."""
         derived = object.__new__(type(self))
@@ -445,16 +378,9 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     # 0.1.11's attributes
 
     @property
-    def lengths(self) -> list[int]:
-        """How many samples each shard has; of a view, how many of them it has."""
-        if self._rows is None:
-            return list(self._offsets.lengths)
-        return lengths_of_rows(self._rows, self._offsets.starts)
-
-    @property
     def cum_lengths(self) -> list[int]:
-        """Index behind the last sample of each shard."""
-        return self._offsets.starts[1:]
+        """Index behind the last sample of each of `shards`."""
+        return list(accumulate(self.lengths))
 
     @property
     def total_length(self) -> int:
@@ -466,10 +392,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         """Folder of the disk cache; it exists only when something was written to it."""
         return self._cache.storage.cache_dir
 
-    def get_shard(self, index: int) -> tuple[TarReader, int, dict[str, Any]]:
+    def get_shard(self, index: int) -> tuple[TarReader, int, Mapping[str, Any]]:
         """Return the open shard that holds a sample, the sample's position in it, and its entry in the descriptor."""
         shard, position = self._find(index)
-        return self._cache.get(shard), position, self.shards[shard]
+        return self._cache.get(shard), position, self._cache.shards[shard]
 
     def get_stats(self) -> tuple[int, int]:
         """Return how many samples were read, and how many of the reads had to open a shard, in this process."""
@@ -481,9 +407,9 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         `accesses`, of which `hits` found their shard open and `misses` opened it; `cache_hits` and `fetches`, the
         openings that found the shard in the disk cache or fetched it; `bytes_mapped`, `bytes_fetched`; `requests` for byte
         ranges; `seconds_waited` for shards and ranges; `retries`; `replacements` of damaged samples; `index_builds`.
-        A process shows its accesses each time that it opens a shard.
+        A process shows its accesses each time that it opens a shard. Of a join, both sides are counted.
         """
-        found = self._cache.count()
+        found = self._count({})
         return {
             "hits": int(found["accesses"] - found["misses"]),
             **{name: number if name == "seconds_waited" else int(number) for name, number in found.items()},
@@ -496,17 +422,6 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
         began, `pid`, and whether that process is `alive`.
         """
         return self._cache.storage.meter.in_flight()
-
-    def prefetch(self, upcoming: Sequence[int]) -> None:
-        """Have shards fetched before they are needed, the next one first; return at once.
-
-        Samplers with `shards_ahead` call it. Another process fetches them into the disk cache, no more than it can hold;
-        local shards are read ahead by the system.
-
-        Args:
-            upcoming: Numbers of shards, in place of those named before.
-        """
-        self._cache.fetch_ahead(upcoming)
 
     def check_cache_misses(self) -> None:
         """Log a warning when more than three in ten of at least a hundred reads had to open a shard."""
@@ -522,9 +437,11 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     def close(self) -> None:
         """Let go of maps and files; the dataset can be used again, and views that are out stay valid."""
         self._cache.close()
+        for join in self._joins():
+            join.other.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_keys": None}  # made anew where it is needed, instead of being sent
+        return {**self.__dict__, "_keys": None, "_visits": None}  # made anew where needed, instead of being sent
 
     def __enter__(self) -> Self:
         return self
@@ -550,52 +467,3 @@ def _find_field(name: str, reader: TarReader, position: int) -> str:
     if found is None:
         raise KeyError(f"{name!r}: sample {reader.key(position)!r} has no such field; it has {', '.join(there)}")
     return found
-
-
-class Batches:
-    """Batches of a dataset in order; can be iterated again and again.
-
-    Args:
-        dataset: Where the samples come from.
-        batch_size: Samples in a batch, at least 1.
-        drop_last: Leave out a last batch that is smaller.
-    """
-
-    def __init__(self, dataset: ShardListDataset, batch_size: int, drop_last: bool) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
-        self._dataset = dataset
-        self._batch_size = batch_size
-        self._drop_last = drop_last
-
-    def __len__(self) -> int:
-        whole, rest = divmod(len(self._dataset), self._batch_size)
-        return whole + (rest > 0 and not self._drop_last)
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in range(len(self)):
-            first = batch * self._batch_size
-            stop = min(first + self._batch_size, len(self._dataset))
-            samples = self._dataset.__getitems__(range(first, stop))
-            if not isinstance(samples[0], tuple):
-                raise TypeError(
-                    f"batched() takes tuples, but sample {first} is a {type(samples[0]).__name__}; call to_tuple() before"
-                )
-            yield stack_columns(samples)
-
-
-def lengths_of_rows(rows: range, starts: Sequence[int]) -> list[int]:
-    """Return how many of `rows` lie in each shard, in the order in which `rows` come to them.
-
-    Examples:
-        >>> lengths_of_rows(range(2, 9, 2), [0, 3, 3, 10])
-        [1, 0, 3]
-    """
-    ordered = rows if rows.step > 0 else rows[::-1]
-    counts = []
-    done = 0
-    for stop in starts[1:]:
-        below = len(range(ordered.start, min(stop, ordered.stop), ordered.step))
-        counts.append(below - done)
-        done = below
-    return counts if rows.step > 0 else counts[::-1]

@@ -73,10 +73,15 @@ class SelectFields:
         selected = Sample({name: value for name, value in sample.items() if name.startswith("__")})
         for spec in self.fields:
             names = alternatives(spec)
-            field = next((found for found in (find_field(name, sample) for name in names) if found), None)
+            # A column's value is under its very name; a field's is under the one with the dot.
+            field = next((found for name in names if (found := _stored_name(name, sample))), None)
             dotted = names[0] if names[0].startswith(".") else f".{names[0]}"
             selected[field or dotted] = sample[field] if field else pick(sample, spec, self.missing)
         return selected
+
+
+def _stored_name(name: str, sample: dict[str, Any]) -> str | None:
+    return name if dict.__contains__(sample, name) else find_field(name, sample)
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class Rename:
         for new, spec in self.names:
             value = pick(sample, spec, REQUIRED)
             for name in alternatives(spec):
-                old = find_field(name, sample)
+                old = _stored_name(name, sample)
                 if old is not None:
                     renamed.pop(old, None)
                     break

@@ -2,5 +2,6 @@
 
 from wids.descriptor.loader import Descriptor, load_descriptor
 from wids.descriptor.offsets import ShardOffsets
+from wids.descriptor.urls import local_path, stem_of
 
-__all__ = ["Descriptor", "ShardOffsets", "load_descriptor"]
+__all__ = ["Descriptor", "ShardOffsets", "load_descriptor", "local_path", "stem_of"]

@@ -15,7 +15,15 @@ from typing import Any
 
 import braceexpand
 
-from wids.descriptor.schema import check_list, check_object, check_shard, check_text, check_weight, parse_json
+from wids.descriptor.schema import (
+    check_list,
+    check_object,
+    check_rows,
+    check_shard,
+    check_text,
+    check_weight,
+    parse_json,
+)
 from wids.descriptor.urls import Base, folder_of, is_tar, local_path
 from wids.errors import DescriptorError, redact
 
@@ -40,6 +48,10 @@ class Descriptor:
     """What names these shards on a command line; None for lists."""
     index: str | None
     """URL of the index pack; None when the descriptor names none."""
+    rows: dict[str, Any] | None
+    """What it says of the samples that it selects; None when these are all."""
+    columns: dict[str, str]
+    """Name of each column of metadata, and the URL of its file."""
 
 
 def load_descriptor(
@@ -89,7 +101,9 @@ def load_descriptor(
         shard.setdefault("nsamples", None)
         if dataset_name is not None or not shard.get("dataset"):
             shard["dataset"] = name
-    return Descriptor({**spec, "name": name, "shardlist": found}, found, name, source, spec.get("index"))
+    rows = check_rows(spec, source or "descriptor")
+    spec = {key: value for key, value in spec.items() if key != "rows"} | {"name": name, "shardlist": found}
+    return Descriptor(spec, found, name, source, spec.get("index"), rows, spec.get("columns") or {})
 
 
 class _Loader:
@@ -134,6 +148,7 @@ class _Loader:
         return [shard]
 
     def _named(self, spec: dict[str, Any], shards: list[Shard]) -> list[Shard]:
+        _refuse_rows(spec)
         for shard in shards:
             if spec.get("name") and not shard.get("dataset"):
                 shard["dataset"] = spec["name"]
@@ -164,6 +179,8 @@ class _Loader:
             content["index"] = base.join(content["index"])
             for shard in shards:
                 shard.setdefault("index", content["index"])
+        if content.get("columns"):
+            content["columns"] = {name: base.join(url) for name, url in content["columns"].items()}
         return content, shards
 
     def _find_base(self, content: dict[str, Any], folder: str) -> Base:
@@ -197,6 +214,7 @@ class _Loader:
         title: str = component.get("name") or ""
         if component.get("source_url"):
             spec, shards = self._load_source(base.join(component["source_url"]), chain)
+            _refuse_rows(spec)
             title = title or spec.get("name") or ""
         elif "shardlist" in component or "datasets" in component:
             own = self._find_base({"base": component["base"]}, folder) if component.get("base") else base
@@ -209,6 +227,15 @@ class _Loader:
             if component.get("weight") is not None:
                 shard["weight"] = component["weight"]
         return shards
+
+
+def _refuse_rows(spec: dict[str, Any]) -> None:
+    """Refuse a selection as one of several descriptors."""
+    if spec.get("rows") is not None:
+        raise DescriptorError(
+            f"descriptor {spec.get('name') or ''!r} selects rows and is one of several; load it alone, and join the "
+            "datasets with wids.concat"
+        )
 
 
 def _list_shards(name: str) -> list[str] | None:

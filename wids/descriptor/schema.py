@@ -44,6 +44,11 @@ def check_object(content: Any, file: str) -> dict[str, Any]:
         raise DescriptorError(f"{file}: has neither shardlist nor datasets; {_REMEDY}")
     for name in ("name", "base", "index"):
         check_text(content, name, file, "")
+    columns = content.get("columns")
+    if columns is not None and not isinstance(columns, dict):
+        raise DescriptorError(f"{file}: columns is {_kind(columns)}; it must be an object of names and files")
+    for name in columns or {}:
+        check_text(content["columns"], name, file, "columns.", required=True)
     return content
 
 
@@ -104,6 +109,34 @@ def _check_rest(shard: dict[str, Any], file: str, path: str) -> None:
     for name in ("dataset", "name"):
         check_text(shard, name, file, path)
     check_weight(shard, file, path)
+
+
+def check_rows(content: dict[str, Any], file: str) -> dict[str, Any] | None:
+    """Return what a descriptor says of the rows that it selects, None where they are all; `wids.dataset.stored_rows` reads it.
+
+    Raises:
+        DescriptorError: A value is not what it must be.
+    """
+    rows = content.get("rows")
+    if rows is None:
+        return None
+    if not isinstance(rows, dict):
+        raise DescriptorError(f"{file}: rows is {_kind(rows)}; it must be an object, as widsindex select writes it")
+    for name in ("of", "count"):
+        value = rows.get(name)
+        if type(value) is not int or not 0 <= value <= _LARGEST:
+            raise DescriptorError(f"{file}: rows.{name} is {value!r}; it must be an integer of at least 0")
+    check_text(rows, "fingerprint", file, "rows.", required=True)
+    if ("bits" in rows) == ("ranges" in rows):
+        raise DescriptorError(f"{file}: rows has bits and ranges, or neither; it must have one of them")
+    check_text(rows, "bits", file, "rows.", required="bits" in rows)
+    if "ranges" in rows and not (isinstance(rows["ranges"], list) and all(map(_is_pair, rows["ranges"]))):
+        raise DescriptorError(f"{file}: rows.ranges must be a list of pairs of integers")
+    return rows
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(bound) is int for bound in value)
 
 
 def check_weight(content: dict[str, Any], file: str, path: str) -> None:

@@ -30,6 +30,17 @@ def is_tar(text: str) -> bool:
     return TAR_NAME.search(path) is not None
 
 
+def stem_of(url: str) -> str:
+    """Return the name of a shard up to `.tar`, without its folder: what files that belong to it share.
+
+    Examples:
+        >>> stem_of("https://host/a/00012.tar?sig=1"), stem_of("/data/train-7.tar.gz"), stem_of("x.tgz")
+        ('00012', 'train-7', 'x')
+    """
+    path = urlsplit(url).path if _SCHEME.match(url) else url
+    return TAR_NAME.sub("", path.rpartition("/")[2])
+
+
 def local_path(text: str) -> str | None:
     """Return the path that `text` names on this machine, None for anything remote."""
     if text.startswith("file:"):

@@ -188,8 +188,12 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
 
 
 def chunk_of_shards(dataset: Any) -> int:
-    """Return how many samples a chunk has unless it is told: about eight shards' worth, where the dataset has shards."""
+    """Return how many samples a chunk has unless it is told: about eight shards' worth, where the dataset has shards.
+
+    Of a view that is the worth of its rows, whatever their order.
+    """
     lengths = getattr(dataset, "lengths", None)
     if lengths is None or len(lengths) == 0 or sum(lengths) != len(dataset):
         return _WITHOUT_SHARDS
-    return max(1, _SHARDS_PER_CHUNK * len(dataset) // len(lengths))
+    num_shards = getattr(dataset, "num_shards", len(lengths))
+    return max(1, _SHARDS_PER_CHUNK * len(dataset) // num_shards)

@@ -11,6 +11,7 @@ from wids.sampling.ahead import ShardsAhead, check_ahead
 from wids.sampling.cursor import ChunkedOrder, ShardOrder
 from wids.sampling.epochs import EpochSampler, Walk, whole_number
 from wids.sampling.lanes import Lanes, Share
+from wids.sampling.scattered import warn_if_scattered
 from wids.sampling.seeds import seed_indices
 from wids.sampling.state import Fingerprint, check_arguments
 
@@ -189,6 +190,7 @@ class ChunkedSampler(LaneSampler):
         self.chunksize = chunksize
         self.shuffle = shuffle
         self.shufflefirst = shufflefirst
+        warn_if_scattered(dataset)
         self._told_span = None if num_samples is None else find_span(dataset, num_samples)
         self._told_length = dslength_per_replica
         self.shards_ahead = check_ahead(dataset, shards_ahead)
@@ -261,6 +263,7 @@ class ShardListSampler(LaneSampler):
         self.dataset = dataset
         self.seed = whole_number("seed", seed)
         self.shufflefirst = shufflefirst
+        warn_if_scattered(dataset)
         self.lengths = [
             whole_number("a length", length) for length in (dataset.lengths if lengths is None else lengths)
         ]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import xxhash
+from wids.fingerprint import basename, digest_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,10 +13,11 @@ _REMEDY = "make the sampler as it was, or begin anew without the state"
 
 
 class Fingerprint:
-    """What tells data from other data, wherever it lies: the basenames of its shards and their counts, in order.
+    """What a state says of data, as `wids.fingerprint` tells it from other data wherever it lies.
 
     Args:
-        dataset: With `shards` and `lengths`; anything else is known by its length alone.
+        dataset: With `shards` and `lengths`, and `digest_rows` where it may be a view; anything else is known by its
+            length alone.
         lengths: Of the shards, instead of the dataset's.
     """
 
@@ -25,10 +25,11 @@ class Fingerprint:
         shards = getattr(dataset, "shards", None)
         counts = list(getattr(dataset, "lengths", ()) if lengths is None else lengths)
         total = sum(counts) if dataset is None else len(dataset)
-        names = [_basename(shard) for shard in shards or ()] if isinstance(shards, (list, tuple)) else []
+        names = [basename(shard) for shard in shards or ()] if isinstance(shards, (list, tuple)) else []
         self.num_samples = total
         self._names = names if len(names) == len(counts) else [""] * len(counts)
         self._counts = counts if sum(counts) == total else []
+        self._digest_rows = getattr(dataset, "digest_rows", None)
 
     def describe(self) -> dict[str, Any]:
         """Return the fingerprint, for JSON."""
@@ -63,10 +64,7 @@ class Fingerprint:
         raise ValueError(f"{sizes}; {hint}")
 
     def _digest(self, num_shards: int) -> str:
-        digest = xxhash.xxh3_64()
-        for name, count in islice(zip(self._names, self._counts, strict=False), num_shards):
-            digest.update(f"{name}\0{count}\n".encode("utf-8", "surrogateescape"))
-        return str(digest.hexdigest())
+        return digest_data(self._names, self._counts, self._digest_rows, num_shards)
 
 
 def check_arguments(mine: Mapping[str, Any], theirs: Mapping[str, Any], adopt: Iterable[str]) -> dict[str, Any]:
@@ -88,10 +86,3 @@ def check_arguments(mine: Mapping[str, Any], theirs: Mapping[str, Any], adopt: I
         elif other != value:
             raise ValueError(f"the state is of a sampler with {name}={other!r}, and this one has {value!r}; {_REMEDY}")
     return taken
-
-
-def _basename(shard: Any) -> str:
-    url = str(shard["url"] if isinstance(shard, dict) else shard)
-    if "://" in url:
-        url = url.partition("?")[0]  # a query may hold a signature, another one each time
-    return url.rpartition("/")[2]

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -176,6 +176,17 @@ class Storage:
             return not _is_compressed(location, _look_at(location)[1])
         except FetchError:
             return True  # opening it says why
+
+    def plain_size(self, shard: Mapping[str, Any]) -> int | None:
+        """Return how many bytes a shard's plain tar has, as far as that is known without reading it; else None."""
+        location = locate(shard["url"])
+        if location.kind == "pipe" or compression_of_name(location.path) is not None:
+            return None
+        if location.kind == "local":
+            with suppress(OSError):
+                return Path(location.path).stat().st_size
+        size: int | None = shard.get("filesize")
+        return size
 
     def open_cached(self, shard: Mapping[str, Any]) -> Source | None:
         """Open the cached copy of a shard; None where there is none, or the shard is read where it lies."""

@@ -3,7 +3,17 @@
 from wids.tools.create import ShardDescription, create_index, describe_shard
 from wids.tools.files import write_json
 from wids.tools.repair import repair
+from wids.tools.select import write_selection
 from wids.tools.update import recount
 from wids.tools.verify import verify
 
-__all__ = ["ShardDescription", "create_index", "describe_shard", "recount", "repair", "verify", "write_json"]
+__all__ = [
+    "ShardDescription",
+    "create_index",
+    "describe_shard",
+    "recount",
+    "repair",
+    "verify",
+    "write_json",
+    "write_selection",
+]

@@ -1,0 +1,135 @@
+"""Do ten million samples in a thousand shards allow choosing within seconds and half a gigabyte, and what does a view cost?
+
+    python benchmarks/selection.py
+
+The data set is `benchmarks/synthetic.py`'s: index packs are as large as real ones, shards take no room. Each line is the
+median of fresh processes; memory is the most that the process ever had, imports of torch and numpy (some 220 MB) included.
+What is measured is first compared with the indexes, read one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = Path(__file__).parent / "out" / "ten-million"
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+MOST_SECONDS, MOST_MEGABYTES, MOST_RATIO = 5.0, 500.0, 1.3
+QUESTIONS = ("sizes", "has", "fields", "mask of 30 %", "select and pickle", "split", "fingerprint")
+
+
+def main() -> None:
+    """Write the data set once, and ask each question in processes of its own."""
+    # In processes of their own: what this one has had in memory would be counted as that of those that it starts.
+    if not (FOLDER / "train.json").exists():
+        subprocess.run([sys.executable, Path(__file__).with_name("synthetic.py"), FOLDER], check=True)
+    ask("check")
+    print(f"{'median of ' + str(ROUNDS):24} {'s':>8} {'MB':>8}   aim: {MOST_SECONDS:g} s, {MOST_MEGABYTES:g} MB")
+    for question in QUESTIONS:
+        answers = [ask(question) for _ in range(ROUNDS)]
+        seconds, megabytes, note = (
+            statistics.median(answer[column] for answer in answers) for column in ("seconds", "megabytes", "bytes")
+        )
+        missed = "  MISSED" if seconds > MOST_SECONDS or megabytes > MOST_MEGABYTES else ""
+        print(
+            f"{question:24} {seconds:8.2f} {megabytes:8.0f}{f'   {note / 1e6:.2f} MB' if note else ''}{missed}",
+            flush=True,
+        )
+    ratios = [ask("ratio")["seconds"] for _ in range(ROUNDS)]
+    ratio = statistics.median(ratios)
+    print(
+        f"{'view[i] / dataset[i]':24} {ratio:8.2f} {'':8}   aim: {MOST_RATIO}{'  MISSED' if ratio > MOST_RATIO else ''}"
+    )
+
+
+def ask(question: str) -> dict[str, float]:
+    done = subprocess.run([sys.executable, __file__, question], check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)
+
+
+def load():
+    import wids
+
+    return wids.ShardListDataset(FOLDER / "train.json", transformations=[], lru_size=64)
+
+
+def check() -> None:
+    """Compare with a plain loop over the samples of some shards."""
+    dataset = load()
+    sizes, both, keys = dataset.sizes("txt"), dataset.has("jpg", "txt"), dataset.keys()
+    for index in np.random.default_rng(0).integers(0, len(dataset), 300).tolist():
+        there = dataset.locate(index)
+        if (sizes[index], both[index], keys[index]) != (
+            there[".txt"].size if ".txt" in there else -1, ".txt" in there, f"{index:09d}",
+        ):  # fmt: skip
+            sys.exit(f"sample {index} is not what its index says")
+
+
+def answer(question: str) -> dict[str, float]:
+    """Measure one thing in this process."""
+    if question == "check":
+        check()
+        return {}
+    dataset = load()
+    if question == "ratio":
+        return {"seconds": compare(dataset)}
+    mask = np.random.default_rng(0).random(len(dataset)) < 0.3 if question in QUESTIONS[3:5] else None
+    num_bytes = 0
+    started = time.perf_counter()
+    if question == "sizes":
+        dataset.sizes("txt;jpg")
+    elif question == "has":
+        dataset.has("jpg", "txt")
+    elif question == "fields":
+        dataset.fields  # noqa: B018
+    elif question == "mask of 30 %":
+        dataset.select(mask)
+    elif question == "select and pickle":
+        num_bytes = len(pickle.dumps(dataset.select(mask)))
+    elif question == "split":
+        dataset.split({"train": 0.99, "val": 0.01})
+    elif question == "fingerprint":
+        dataset.select(np.arange(0, len(dataset), 3)).fingerprint  # noqa: B018
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "megabytes": memory(), "bytes": num_bytes}
+
+
+def compare(dataset) -> float:
+    """Return how much longer a sample of a view takes than the same sample of the dataset; alternating."""
+    chosen = np.random.default_rng(0).random(len(dataset)) < 0.3
+    view = dataset.select(chosen)
+    row_of = np.flatnonzero(chosen).tolist().__getitem__
+    rows = np.sort(np.random.default_rng(1).integers(0, 30_000, 20_000)).tolist()
+    pairs = {"view": (view, rows), "dataset": (dataset, [row_of(row) for row in rows])}
+    for index in rows[:2000]:
+        if view[index]["__key__"] != dataset.key(row_of(index)):
+            sys.exit(f"row {index} is another sample")
+    taken: dict[str, list[float]] = {"view": [], "dataset": []}
+    for _ in range(7):
+        for name, (data, indices) in pairs.items():
+            started = time.perf_counter()
+            for index in indices:
+                data[index]
+            taken[name].append(time.perf_counter() - started)
+    return statistics.median(taken["view"]) / statistics.median(taken["dataset"])
+
+
+def memory() -> float:
+    """Return the most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(answer(sys.argv[1])))
+    else:
+        main()

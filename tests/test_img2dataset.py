@@ -1,0 +1,97 @@
+"""From a folder as img2dataset writes it to batches of one shape on two ranks: the lines that docs/selection.md shows, run by torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import wids
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "selection.md"
+BLOCKS = re.compile(r'^```python( title="train.py")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+SHOW = """
+import torch.distributed, os
+for epoch in range(2):
+    batches.set_epoch(epoch)
+    for batch in loader:
+        print(json.dumps([os.environ["RANK"], epoch, [[key, picture.size] for key, picture in batch]]))
+"""
+
+pytestmark = [
+    pytest.mark.needs_torch,
+    pytest.mark.skipif(not PAGE.exists(), reason="an installed package has no documentation"),
+]
+
+
+@pytest.fixture(scope="module")
+def laion(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("img2dataset")
+    made = next(text for _, text in BLOCKS.findall(PAGE.read_text(encoding="utf-8")) if 'mkdir("laion")' in text)
+    subprocess.run([sys.executable, "-c", made], cwd=folder, check=True)
+    return folder / "laion"
+
+
+def samples(folder: Path) -> dict[str, dict[str, object]]:
+    """Return what the JSON members of the tars say, by key, as CPython's tarfile reads them."""
+    found = {}
+    for path in sorted(folder.glob("*.tar")):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                if member.name.endswith(".json") and file is not None:
+                    found[member.name.removesuffix(".json")] = json.loads(file.read())
+    return found
+
+
+def test_fifteen_lines_filter_and_bucket_on_two_ranks(laion: Path) -> None:
+    (script,) = (text for title, text in BLOCKS.findall(PAGE.read_text(encoding="utf-8")) if title and "laion" in text)
+    assert len([line for line in script.splitlines() if line]) <= 15
+    (laion.parent / "train.py").write_text(f"import json\n{script}{SHOW}")
+    facts = samples(laion)
+    expected = {
+        key
+        for key, fact in facts.items()
+        if min(fact["width"], fact["height"]) >= 64 and fact["similarity"] > 0.3  # type: ignore[operator, call-overload]
+    }
+
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"],
+        cwd=laion.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    batches = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    assert done.stdout.count(f"{len(expected)} pictures, ") == 2
+    for epoch in (0, 1):
+        mine = [[batch for rank, of, batch in batches if rank == str(number) and of == epoch] for number in (0, 1)]
+        assert len(mine[0]) == len(mine[1]) > 5
+        assert {key for rank in mine for batch in rank for key, _ in batch} == expected
+        for batch in (*mine[0], *mine[1]):
+            assert len({tuple(size) for _, size in batch}) == 1
+            assert [size for _, size in batch] == [[facts[key]["width"], facts[key]["height"]] for key, _ in batch]
+
+
+def test_the_folder_has_rows_of_failed_downloads_that_are_in_no_tar(laion: Path) -> None:
+    keys = {key for path in laion.glob("*.parquet") for key in pyarrow.parquet.read_table(path)["key"].to_pylist()}
+    dataset = wids.ShardListDataset(str(laion))
+
+    assert keys > set(dataset.keys())
+    with pytest.raises(ValueError, match=r"15 rows have keys that no sample has: '000000007', .*extra='ignore'"):
+        dataset.add_columns(f"{laion}/{{shard}}.parquet")
+    named = dataset.add_columns(f"{laion}/{{shard}}.parquet", extra="ignore")
+    facts = samples(laion)
+    for name in ("width", "caption", "similarity", "sha256", "error_message"):
+        assert list(named.column(name)) == [facts[key][name] for key in dataset.keys()]  # noqa: SIM118

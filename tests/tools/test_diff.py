@@ -1,0 +1,108 @@
+"""What differs between two datasets, against multisets of `(shard, key)`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import wids
+from tests.support import write_shards, write_tar
+from wids.tools import create_index, write_selection
+from wids.tools.diff import diff
+
+contents = st.dictionaries(
+    st.sampled_from(["a.tar", "b.tar", "c.tar"]), st.lists(st.sampled_from("klmnop"), max_size=6), min_size=1
+)
+
+
+def write(folder: Path, shards: dict[str, list[str]]) -> list[tuple[str, int]]:
+    """Write shards with these keys; one that follows itself is one sample with the one before."""
+    folder.mkdir(exist_ok=True)
+    return [
+        (str(write_tar(folder / name, [(f"{key}.{place}", b"") for place, key in enumerate(keys)])), len(keys))
+        for name, keys in shards.items()
+    ]
+
+
+def without_repeats(shards: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {
+        name: [key for place, key in enumerate(keys) if not place or keys[place - 1] != key]
+        for name, keys in shards.items()
+    }
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(contents.map(without_repeats), contents.map(without_repeats))
+def test_samples_are_added_removed_and_moved_as_multisets_are(
+    tmp_path: Path, before: dict[str, list[str]], after: dict[str, list[str]]
+) -> None:
+    found = diff(write(tmp_path / "before", before), write(tmp_path / "after", after))
+
+    placed = [Counter((name, key) for name, keys in shards.items() for key in keys) for shards in (before, after)]
+    left = [Counter(key for _, key in rest.elements()) for rest in (placed[0] - placed[1], placed[1] - placed[0])]
+    assert found.samples_moved.count == (left[0] & left[1]).total()
+    assert found.samples_removed.count == (left[0] - left[1]).total()
+    assert found.samples_added.count == (left[1] - left[0]).total()
+    assert set(found.samples_added.examples) == set(left[1] - left[0])
+    assert set(found.samples_removed.examples) == set(left[0] - left[1])
+    assert (set(found.added), set(found.removed)) == (set(after) - set(before), set(before) - set(after))
+    assert set(found.changed) == {name for name in before if name in after and len(before[name]) != len(after[name])}
+    assert bool(found) == (placed[0] != placed[1] or set(before) != set(after) or found.reordered)
+
+
+def test_the_same_data_elsewhere_does_not_differ(tmp_path: Path) -> None:
+    shards = {"a.tar": ["k", "l"], "b.tar": ["m"]}
+    before, after = write(tmp_path / "before", shards), write(tmp_path / "after", shards)
+
+    assert not diff(before, after)
+    assert diff(before, after[::-1]).reordered
+
+
+def test_shards_with_equal_checksums_are_not_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    written = write_shards(tmp_path / "before", [4, 6])
+    create_index([path for path, _ in written], tmp_path / "before" / "train.json")
+    (tmp_path / "after").mkdir()
+    write_shards(tmp_path / "after", [4, 6, 3])
+    create_index(str(tmp_path / "after"), tmp_path / "after" / "train.json")
+    Path(written[0][0]).unlink()
+
+    found = diff(tmp_path / "before" / "train.json", tmp_path / "after" / "train.json")
+
+    assert found.added == ["shard-0002.tar"]
+    assert found.samples_added.count == 3
+    assert found.samples_added.examples == ["000010", "000011", "000012"]
+
+
+def test_what_the_descriptors_say_differently_is_named(tmp_path: Path) -> None:
+    before, after = write(tmp_path / "before", {"a.tar": ["k"]}), write(tmp_path / "after", {"a.tar": ["k", "l"]})
+    pairs = [
+        {"url": path, "nsamples": count, "filesize": 1, "md5sum": f"{count}" * 32} for path, count in before + after
+    ]
+    for pair in pairs:
+        pair["filesize"] = Path(str(pair["url"])).stat().st_size
+
+    found = diff([pairs[0]], [pairs[1]])
+
+    assert found.changed == {"a.tar": {"nsamples": (1, 2), "md5sum": ("1" * 32, "2" * 32)}}
+    assert found.samples_added.examples == ["l"]
+
+
+def test_a_selection_lacks_what_it_leaves_out(tmp_path: Path) -> None:
+    write_shards(tmp_path, [4, 6])
+    create_index(str(tmp_path), tmp_path / "train.json")
+    write_selection(tmp_path / "train.json", [0, 9, 3], tmp_path / "small.json")
+
+    found = diff(tmp_path / "train.json", tmp_path / "small.json")
+
+    assert (found.added, found.removed, found.changed, found.reordered) == ([], [], {}, False)
+    assert (found.samples_removed.count, found.samples_added.count, found.samples_moved.count) == (7, 0, 0)
+
+
+def test_one_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(wids.FetchError, match="nowhere"):
+        diff(tmp_path / "nowhere.json", tmp_path / "nowhere.json")

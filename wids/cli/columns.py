@@ -1,0 +1,57 @@
+"""`widsindex columns`: values in the samples to columns beside the descriptor."""
+
+from __future__ import annotations
+
+import argparse
+
+from wids.cli.arguments import add_cache_dir
+from wids.cli.terminal import printable
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "columns",
+        help="extract values of samples once, as columns",
+        description="Read a JSON field of every sample once, and keep what is asked for as columns, which "
+        "dataset.column(name) and select --where use without reading a sample. They go into the folder NAME.columns "
+        "beside the descriptor, which names them. A run that was ended goes on where it was. Needs wids[parquet].",
+        epilog="examples:\n"
+        "  widsindex columns train.json --from-json width,height,similarity --workers 8\n"
+        "  widsindex columns train.json --from-json meta.lang --field meta.json\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", help="the descriptor")
+    parser.add_argument(
+        "--from-json", metavar="NAMES", required=True, help="values to take, with commas; a.b is one in an object"
+    )
+    parser.add_argument("--field", default="json", help="field of the samples that holds them (%(default)s)")
+    parser.add_argument(
+        "--skip-damaged",
+        action="store_true",
+        help="leave values missing where a field is no JSON object or a value is of another type than the others",
+    )
+    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that read shards (%(default)s)")
+    add_cache_dir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Extract columns, and say what they are."""
+    from wids.cli.workers import workers
+    from wids.storage import Storage, StorageOptions
+    from wids.tools.columns import extract_columns
+
+    with workers(options.workers) as executor:
+        columns = extract_columns(
+            options.file,
+            [name.strip() for name in options.from_json.split(",")],
+            field=options.field,
+            skip_damaged=options.skip_damaged,
+            executor=executor,
+            progress=True,
+            storage=Storage(StorageOptions(cache_dir=options.cache_dir)),
+        )
+    for name, column in columns.items():
+        missing = len(column.missing_rows())
+        print(printable(f"{name}: {column.kind}, {len(column)} samples, {missing} of them without a value"))

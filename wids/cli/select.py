@@ -1,0 +1,40 @@
+"""`widsindex select`: samples that meet a condition, as a descriptor of their own."""
+
+from __future__ import annotations
+
+import argparse
+
+from wids.cli.arguments import add_cache_dir
+from wids.cli.terminal import printable
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "select",
+        help="choose samples by their columns",
+        description="Write a descriptor of the samples for which a condition over the columns is true. It names them by "
+        "number and the same shards: nothing is copied, and no sample is read. The condition is made of columns, numbers, "
+        "text, + - * / // %, comparisons, in, is None, and, or, not, abs, len, max and min; comparisons with missing "
+        "values are false.",
+        epilog="examples:\n"
+        "  widsindex select train.json --where 'width >= 512 and similarity > 0.3' \\\n"
+        "    -o small.json\n"
+        "  widsindex select train.json --where \"lang in ['en', 'de']\" -o en-de.json\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", help="descriptor with columns, as `widsindex columns` makes them")
+    parser.add_argument("--where", metavar="CONDITION", required=True, help="which samples to take")
+    parser.add_argument("-o", "--output", required=True, help="descriptor to write")
+    add_cache_dir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write a selection, and say how much it is."""
+    from wids.dataset import ShardListDataset
+    from wids.tools import write_selection
+
+    dataset = ShardListDataset(options.file, transformations=None, cache_dir=options.cache_dir)
+    content = write_selection(dataset, dataset.matches(options.where), options.output)
+    print(printable(f"{options.output}: {content['rows']['count']} of {len(dataset)} samples"))

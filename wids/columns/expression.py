@@ -1,0 +1,278 @@
+"""A condition in words, `width >= 512 and similarity > 0.3`, to the rows of a table for which it holds.
+
+The text is parsed with Python's grammar and walked over a list of what may stand in it; it is never evaluated by Python, so that no
+text can do anything but name rows. Columns are read in blocks, so that memory is bounded by the result: a byte a row.
+"""
+
+from __future__ import annotations
+
+import ast
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wids.columns import values as vector
+from wids.columns.names import suggest
+from wids.columns.values import Values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+_LONGEST = 10_000
+"""Characters."""
+_DEEPEST = 50
+"""Parts of an expression within each other."""
+_BLOCK_ROWS = 1 << 16
+
+_ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
+_COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_FUNCTIONS = ("abs", "len", "max", "min")
+_ALLOWED = (
+    "an expression is made of columns, numbers, text, True, False, None, + - * / // %, comparisons, in, is None, and, or, not, "
+    f"and the functions {', '.join(_FUNCTIONS)}"
+)
+_KIND_NAMES = {"number": "a number", "text": "text", "truth": "true or false", "none": "None"}
+
+
+class Expression:
+    """A condition over columns, parsed and checked for what may stand in it.
+
+    Missing values are what NaN is to Python: every comparison with one is false, except `!=`; `x is None` asks for them. A division by zero
+    gives a missing value. `'cat' in caption` looks for a part of a text. A column whose name has dots is written with them.
+
+    Args:
+        text: As in `"width >= 512 and similarity > 0.3"`.
+
+    Raises:
+        ValueError: It is no expression, or something stands in it that may not; names the place.
+
+    Examples:
+        >>> condition = Expression("256 <= width < 1024 and not caption == ''")
+        >>> condition.columns
+        ('caption', 'width')
+        >>> Expression("__import__('os').system('true')")
+        Traceback (most recent call last):
+        ...
+        ValueError: "__import__('os').system('true')", character 1: only abs, len, max, min can be called
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        self._tree = self._parse()
+        places: dict[str, ast.expr] = {}
+        self._check(self._tree, 0, places)
+        self._places = places
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it names, in alphabetical order."""
+        return tuple(sorted(self._places))
+
+    def find_rows(
+        self,
+        read: Callable[[str, int, int], tuple[NDArray[Any], NDArray[np.bool_] | None]],
+        num_rows: int,
+        names: Iterable[str],
+    ) -> NDArray[np.bool_]:
+        """Return for which rows it is true.
+
+        Args:
+            read: `(column, start, stop)` to the values of these rows, as `wids.columns.values.from_column` takes them.
+            num_rows: Of the table.
+            names: Of all columns that there are.
+
+        Returns:
+            `(num_rows,)` bool.
+
+        Raises:
+            ValueError: It names a column that is not there, or asks of values what they cannot do, `'a' < 1` say; names the place.
+        """
+        there = sorted(names)
+        for name, node in self._places.items():
+            if name not in there:
+                raise self._error(node, f"there is no column {name!r}; {suggest(name, there)}")
+        found = np.zeros(num_rows, np.bool_)
+        # Kinds do not depend on rows: the empty block finds what is wrong before anything is read.
+        edges = [0, 0, *range(_BLOCK_ROWS, num_rows, _BLOCK_ROWS), num_rows]
+        for start, stop in pairwise(edges):
+            block = {name: vector.from_column(*read(name, start, stop)) for name in self._places}
+            found[start:stop] = self._truth(self._tree, block).is_true()
+        return found
+
+    # Parsing
+
+    def _parse(self) -> ast.expr:
+        if len(self.text) > _LONGEST:
+            raise ValueError(f"the expression has {len(self.text)} characters; at most {_LONGEST} are read")
+        try:
+            return ast.parse(self.text, mode="eval").body
+        except SyntaxError as error:
+            place = min(error.offset or len(self.text) + 1, len(self.text) + 1)  # 0 at the end of the text
+            raise ValueError(f"{self._shown()}, character {place}: {error.msg}; {_ALLOWED}") from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise ValueError(f"{self._shown()}: cannot be parsed, {error or 'it is too deep'}; {_ALLOWED}") from None
+
+    def _check(self, node: ast.expr, depth: int, places: dict[str, ast.expr]) -> None:
+        """Check that nothing stands in an expression that may not, and take note of the columns."""
+        if depth > _DEEPEST:
+            raise self._error(node, f"lies more than {_DEEPEST} parts deep; make it simpler")
+        for part in self._parts(node, places):
+            self._check(part, depth + 1, places)
+
+    def _parts(self, node: ast.expr, places: dict[str, ast.expr]) -> list[ast.expr]:
+        match node:
+            case ast.Constant(value=None | bool() | float() | str()):
+                return []
+            case ast.Constant(value=int() as number):
+                if abs(number) >= 1 << 64:
+                    raise self._error(node, "this number is too large; at most 64 bits are read")
+                return []
+            case ast.Name() | ast.Attribute():
+                places.setdefault(self._column(node), node)
+                return []
+            case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd(), operand=operand):
+                return [operand]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+                return [left, right]
+            case ast.BoolOp(values=values):
+                return values
+            case ast.Compare():
+                return self._compared(node)
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+                least, most = (2, _LONGEST) if name in {"max", "min"} else (1, 1)
+                if not least <= len(arguments) <= most:
+                    raise self._error(node, f"{name} takes {'one value' if most == 1 else 'two values or more'}")
+                return arguments
+            case ast.Call():
+                raise self._error(node, f"only {', '.join(_FUNCTIONS)} can be called")
+            case _:
+                raise self._error(node, f"this may not stand here; {_ALLOWED}")
+
+    def _compared(self, node: ast.Compare) -> list[ast.expr]:
+        parts = [node.left]
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(op, (ast.Is, ast.IsNot)):
+                if not (isinstance(right, ast.Constant) and right.value is None):
+                    raise self._error(right, "only None stands after is; compare with ==")
+            elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, (ast.List, ast.Tuple, ast.Set)):
+                for element in right.elts:
+                    self._literal(element)
+            else:
+                parts.append(right)
+        return parts
+
+    def _column(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.Attribute):
+            return f"{self._column(node.value)}.{node.attr}"
+        raise self._error(node, "attributes of values cannot be read; a dot may only stand in the name of a column")
+
+    def _literal(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() as value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+        raise self._error(node, "only numbers and text stand in a list")
+
+    # Values
+
+    def _values(self, node: ast.expr, block: dict[str, Values]) -> Values:
+        match node:
+            case ast.Constant(value=value):
+                return vector.constant(value)  # type: ignore[arg-type]  # the kinds that were let in
+            case ast.Name() | ast.Attribute():
+                return block[self._column(node)]
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return Values("truth", ~self._truth(operand, block).is_true())
+            case ast.UnaryOp(op=op, operand=operand):
+                number = self._number(operand, block)
+                return self._bounded(node, vector.negate, number) if isinstance(op, ast.USub) else number.numbers()
+            case ast.BinOp(left=left, op=op, right=right):
+                sides = self._number(left, block), self._number(right, block)
+                return self._bounded(node, vector.calculate, _ARITHMETIC[type(op)], *sides)
+            case ast.BoolOp(op=op, values=values):
+                join = np.logical_and if isinstance(op, ast.And) else np.logical_or
+                first, *others = [self._truth(value, block).is_true() for value in values]
+                for other in others:
+                    first = join(first, other)
+                return Values("truth", first)
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                return self._chain([left, *comparators], ops, block)
+            case ast.Call(func=ast.Name(id="len"), args=[argument]):
+                return vector.count_characters(self._of_kind(argument, block, "text"))
+            case ast.Call(func=ast.Name(id="abs"), args=[argument]):
+                return self._bounded(node, vector.absolute, self._number(argument, block))
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                choose = np.minimum if name == "min" else np.maximum
+                return vector.extreme(choose, [self._number(argument, block) for argument in arguments])
+        raise AssertionError("the expression was checked")
+
+    def _chain(self, sides: list[ast.expr], ops: list[ast.cmpop], block: dict[str, Values]) -> Values:
+        """Return `a < b < c`: each pair holds."""
+        result: Any = np.ones((), np.bool_)
+        for left, op, right in zip(sides, ops, sides[1:], strict=False):
+            result = result & self._compare(left, op, right, block).data
+        return Values("truth", np.asarray(result))
+
+    def _compare(self, left: ast.expr, op: ast.cmpop, right: ast.expr, block: dict[str, Values]) -> Values:
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            missing = vector.is_missing(self._values(left, block))
+            return missing if isinstance(op, ast.Is) else Values("truth", ~missing.data)
+        if isinstance(op, (ast.In, ast.NotIn)):
+            found = self._membership(left, right, block)
+            return found if isinstance(op, ast.In) else Values("truth", ~found.data)
+        one, other = self._values(left, block), self._values(right, block)
+        if "none" in {one.kind, other.kind}:
+            raise self._error(left, "None is compared with is None, or is not None")
+        if (one.kind == "text") != (other.kind == "text"):
+            raise self._error(left, f"{_KIND_NAMES[one.kind]} is compared with {_KIND_NAMES[other.kind]}")
+        return vector.compare(_COMPARISONS[type(op)], one, other)
+
+    def _membership(self, left: ast.expr, right: ast.expr, block: dict[str, Values]) -> Values:
+        if not isinstance(right, (ast.List, ast.Tuple, ast.Set)):
+            return vector.is_part(self._of_kind(left, block, "text"), self._of_kind(right, block, "text"))
+        values = self._values(left, block)
+        choices = {element: self._literal(element) for element in right.elts}
+        for element, choice in choices.items():
+            if isinstance(choice, str) != (values.kind == "text"):
+                raise self._error(element, f"{choice!r} is looked for among values that are {_KIND_NAMES[values.kind]}")
+        return vector.is_among(values, frozenset(choices.values()))
+
+    def _truth(self, node: ast.expr, block: dict[str, Values]) -> Values:
+        return self._of_kind(node, block, "truth")
+
+    def _number(self, node: ast.expr, block: dict[str, Values]) -> Values:
+        values = self._values(node, block)
+        if values.kind not in {"number", "truth"}:
+            raise self._error(node, f"is {_KIND_NAMES[values.kind]}; it must be a number")
+        return values
+
+    def _of_kind(self, node: ast.expr, block: dict[str, Values], kind: str) -> Values:
+        values = self._values(node, block)
+        if values.kind != kind:
+            hint = "; compare it with something" if kind == "truth" else ""
+            raise self._error(node, f"is {_KIND_NAMES[values.kind]}; it must be {_KIND_NAMES[kind]}{hint}")
+        return values
+
+    def _bounded(self, node: ast.expr, function: Callable[..., Values], *arguments: Any) -> Values:
+        try:
+            return function(*arguments)
+        except OverflowError:
+            raise self._error(node, "gives a number that is too large") from None
+
+    # Messages
+
+    def _error(self, node: ast.expr, what: str) -> ValueError:
+        # Offsets of the grammar are bytes of UTF-8, in the line.
+        line = self.text.encode().split(b"\n")[node.lineno - 1]
+        before = sum(len(text) + 1 for text in self.text.split("\n")[: node.lineno - 1])
+        place = before + len(line[: node.col_offset].decode()) + 1
+        return ValueError(f"{self._shown()}, character {place}: {what}")
+
+    def _shown(self) -> str:
+        return repr(self.text if len(self.text) <= 100 else f"{self.text[:99]}…")

@@ -1,0 +1,120 @@
+"""A column that belongs to a descriptor, in a file of its own beside it: written once, mapped by every process.
+
+    train.json                       "columns": {"width": "train.columns/width.arrow"}
+    train.columns/width.arrow        the column `width`, one value for each sample of train.json, in order
+
+A file is one of Arrow's IPC files (https://arrow.apache.org/docs/format/Columnar.html, "IPC File Format"), uncompressed, with one
+record batch of one column, so that its values lie end to end and are used where they lie. Its schema says in `wids` which data it is of; columns of other data
+are refused. Each column is a file, so that one can be added or replaced alone, and of remote ones only those are fetched that are used.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from wids.columns.arrow import arrow, from_arrow, to_arrow
+from wids.errors import DescriptorError, redact
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from wids.columns.column import Column
+    from wids.storage import Storage
+
+_FACTS = b"wids"
+
+
+class StoredColumn:
+    """A column file, opened when it is first used; pickles as its name.
+
+    Args:
+        name: Of the column.
+        url: Of the file.
+        storage: Opens it.
+        fingerprint: Of the data that it must be of.
+        num_samples: Of that data.
+    """
+
+    def __init__(self, name: str, url: str, storage: Storage, fingerprint: str, num_samples: int) -> None:
+        self._name = name
+        self._url = url
+        self._storage = storage
+        self._fingerprint = fingerprint
+        self._num_samples = num_samples
+        self._column: Column | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_column": None}
+
+    @property
+    def column(self) -> Column:
+        """The column, mapped.
+
+        Raises:
+            DescriptorError: The file is damaged, or of other data.
+            FetchError: It cannot be had.
+            ModuleNotFoundError: pyarrow is not installed.
+        """
+        if self._column is None:
+            self._column = self._open()
+        return self._column
+
+    def _open(self) -> Column:
+        pa = arrow()
+        source = self._storage.open({"url": self._url})
+        view, base = source.window(0, source.identity.size)
+        try:
+            with pa.ipc.open_file(pa.py_buffer(view[-base:] if base else view)) as reader:
+                facts = orjson.loads((reader.schema.metadata or {}).get(_FACTS, b"{}"))
+                batch = reader.get_batch(0)
+            batch.validate()
+            column = from_arrow(batch.column(0), self._name)
+        except (pa.ArrowException, ValueError, IndexError) as error:
+            raise DescriptorError(
+                f"{redact(self._url)}: is no column that can be read: {error}; {self._remedy}"
+            ) from error
+        if (
+            facts != {"fingerprint": self._fingerprint, "samples": self._num_samples}
+            or len(column) != self._num_samples
+        ):
+            raise DescriptorError(
+                f"{redact(self._url)}: was made for other data: {facts.get('samples')} samples with fingerprint "
+                f"{facts.get('fingerprint')}, expected {self._num_samples} with {self._fingerprint}; {self._remedy}"
+            )
+        return column
+
+    @property
+    def _remedy(self) -> str:
+        return f"make it anew with: widsindex columns DESCRIPTOR --from-json {self._name}"
+
+
+def write_column(path: Path, name: str, column: Column, fingerprint: str) -> None:
+    """Write a column file, in place of what has its name, when it is whole.
+
+    Args:
+        path: Of the file.
+        name: Of the column.
+        column: One value for each sample.
+        fingerprint: Of the data.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    pa = arrow()
+    facts = orjson.dumps({"fingerprint": fingerprint, "samples": len(column)})
+    values = to_arrow(column)
+    schema = pa.schema([pa.field(name, values.type)], metadata={_FACTS: facts})
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+    try:
+        with part.open("xb") as file:
+            with pa.ipc.new_file(file, schema) as writer:
+                writer.write_batch(pa.record_batch([values], schema=schema))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,135 @@
+"""Arrays that belong to a dataset object, in files of the cache folder: mapped, shared by all processes, and sent to them by name.
+
+    CACHE/.wids/columns/DIGEST.npy      the array whose bytes have this xxh3-128, in numpy's own format
+
+Equal arrays are one file, so that the ranks of a job, and its next run, share it. What was not opened for a week is removed when
+another one is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xxhash import xxh3_128
+
+from wids.columns.column import column_of
+from wids.errors import FetchError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from wids.columns.column import Column
+    from wids.storage import Storage
+
+_log = logging.getLogger(__name__)
+
+_SMALL_BYTES = 1 << 16
+"""Arrays up to this size are sent as they are."""
+_UNUSED_S = 7 * 24 * 3600.0
+
+
+class KeptArray:
+    """An array that pickles as the name of its file.
+
+    Args:
+        array: `(n,)`, anything but objects.
+        storage: In whose cache folder it is kept; where that cannot be written, the array itself is pickled.
+    """
+
+    def __init__(self, array: NDArray[Any], storage: Storage) -> None:
+        self._array: NDArray[Any] | None = array
+        self._path = None
+        if array.nbytes > _SMALL_BYTES:
+            try:
+                self._path = _keep(np.ascontiguousarray(array), storage)
+                self._array = None
+            except OSError as error:
+                _log.debug("a column is not kept in the cache folder: %s", error)
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """The array, mapped; read-only.
+
+        Raises:
+            FetchError: Its file was removed.
+        """
+        if self._array is None:
+            assert self._path is not None, "what has no file holds its array"
+            try:
+                self._array = np.load(self._path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+                with suppress(OSError):
+                    os.utime(self._path)  # the time tells which are in use
+            except (OSError, ValueError) as error:
+                raise FetchError(
+                    f"{self._path}: a column that this dataset keeps in the cache folder cannot be opened ({error}); "
+                    "make the dataset anew"
+                ) from error
+        return self._array
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_path": self._path, "_array": self._array if self._path is None else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+class KeptColumn:
+    """A column whose arrays are kept.
+
+    Args:
+        column: Which one.
+        storage: In whose cache folder.
+    """
+
+    def __init__(self, column: Column, storage: Storage) -> None:
+        self._arrays = {name: KeptArray(array, storage) for name, array in column.arrays().items()}
+        self._column: Column | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_column": None}
+
+    @property
+    def column(self) -> Column:
+        """The column, mapped.
+
+        Raises:
+            FetchError: Its file was removed.
+        """
+        if self._column is None:
+            self._column = column_of({name: kept.array for name, kept in self._arrays.items()})
+        return self._column
+
+
+def _keep(array: NDArray[Any], storage: Storage) -> Path:
+    """Write an array where none like it is kept; return its path."""
+    storage.make_cache_folder()
+    folder = Path(storage.cache_dir, ".wids", "columns")
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = xxh3_128(array.dtype.str.encode())
+    digest.update(array.view(np.uint8).data)
+    path = folder / f"{digest.hexdigest()}.npy"
+    if not path.exists():
+        _remove_unused(folder)
+        part = folder / f"{path.stem}.{secrets.token_hex(8)}"
+        try:
+            with part.open("xb") as file:
+                np.save(file, array, allow_pickle=False)
+            part.rename(path)
+        finally:
+            part.unlink(missing_ok=True)
+    return path
+
+
+def _remove_unused(folder: Path) -> None:
+    oldest = time.time() - _UNUSED_S
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()

@@ -1,0 +1,228 @@
+"""Whatever holds metadata, Parquet, JSONL, CSV, Arrow, arrays, to columns and what their rows belong to."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import braceexpand
+import numpy as np
+
+from wids.columns.arrow import arrow, from_arrow
+from wids.columns.column import Column, NumberColumn, TextColumn
+from wids.columns.names import suggest
+from wids.descriptor import local_path, stem_of
+from wids.errors import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Fetch = Callable[[str], bytes]
+
+SHARD = "{shard}"
+"""Stands for the name of a shard, up to `.tar`, in the name of a file that belongs to it."""
+
+_PARQUET, _JSONL, _CSV, _ARROW = (".parquet", ".pq"), (".jsonl", ".ndjson"), (".csv", ".tsv"), (".arrow", ".feather")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns of one length."""
+
+    columns: dict[str, Column]
+    """By the name that the dataset will know them under."""
+    keys: TextColumn | None
+    """Key of each row; None where rows are known by their number."""
+    lengths: list[int] | None
+    """Rows of each shard of the dataset, one shard after the other; None where the table is not one per shard."""
+    name: str
+    """For messages."""
+
+    def __len__(self) -> int:
+        return len(self.keys if self.keys is not None else next(iter(self.columns.values()), ()))
+
+
+def read_table(
+    source: Any,
+    *,
+    columns: Iterable[str] | Mapping[str, str] | None,
+    key: str | None,
+    shards: Sequence[str],
+    fetch: Fetch,
+) -> Table:
+    """Return what `source` holds.
+
+    Args:
+        source: Path or URL of a Parquet, JSONL, CSV or Arrow file, a folder or pattern of them, or with `{shard}` in it one for each
+            shard; a mapping of arrays; whatever has Arrow's C stream interface: tables of pyarrow, pandas, polars.
+        columns: The only ones to take, or `{new name: old name}`; None for all but the key.
+        key: The column that holds the keys; None when there is none to read.
+        shards: URLs of the dataset's shards.
+        fetch: URL to bytes, for files that are not local.
+
+    Raises:
+        ValueError: There is no such column, columns differ in length, or one cannot be read; names it.
+        TypeError: `source` is none of these.
+        OSError: A file cannot be read.
+    """
+    wanted = _new_names(columns)
+    old = None if wanted is None else list(wanted.values())
+    lengths = None
+    if isinstance(source, (str, os.PathLike)):
+        name = os.fspath(source)
+        if SHARD in name:
+            names = [name.replace(SHARD, stem_of(url)) for url in shards]
+            table, lengths = _read_files(names, old, key, fetch)
+        else:
+            table, _ = _read_files(_list_files(name), old, key, fetch)
+        found = _from_arrow_table(table, old, key, name)
+    elif isinstance(source, Mapping):
+        name = "the columns given"
+        found = {str(title): _from_values(values, str(title)) for title, values in source.items()}
+    elif hasattr(source, "__arrow_c_stream__"):
+        name = f"the {type(source).__name__} given"
+        found = _from_arrow_table(_flat(arrow().table(source)), old, key, name)
+    else:
+        raise TypeError(
+            f"source is a {type(source).__name__}; it must be a path, a URL, a mapping of arrays, or a table of Arrow"
+        )
+    return _chosen(found, wanted, key, lengths, redact(name))
+
+
+def _new_names(columns: Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
+    if columns is None or isinstance(columns, Mapping):
+        return None if columns is None else dict(columns)
+    return {name: name for name in ([columns] if isinstance(columns, str) else columns)}
+
+
+def _chosen(
+    found: dict[str, Column], wanted: dict[str, str] | None, key: str | None, lengths: list[int] | None, name: str
+) -> Table:
+    """Return a table of the columns that are wanted, checked."""
+    if wanted is None:
+        wanted = {title: title for title in found if title != key}
+    for title in [*wanted.values(), *([] if key is None else [key])]:
+        if title not in found:
+            raise ValueError(f"{name}: there is no column {title!r}; {suggest(title, found)}")
+    keys = None if key is None else found[key]
+    if keys is not None and not isinstance(keys, TextColumn):
+        raise ValueError(
+            f"{name}: the column {key!r} holds {keys.kind}; keys are text, so name another with key_column="
+        )
+    if keys is not None and len(gone := keys.missing_rows()):
+        raise ValueError(f"{name}: {len(gone)} rows have no key in the column {key!r}, the first is row {gone[0]}")
+    columns = {new: found[old] for new, old in wanted.items()}
+    counts = {title: len(column) for title, column in columns.items()} | ({} if keys is None else {str(key): len(keys)})
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{title!r} has {count}" for title, count in counts.items())
+        raise ValueError(f"{name}: the columns are of different lengths: {told}; give one value for each row")
+    return Table(columns, keys, lengths, name)
+
+
+def _from_values(values: Any, name: str) -> Column:
+    if isinstance(values, (NumberColumn, TextColumn)):
+        return values
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"column {name!r} has the shape {array.shape}; it must be one value for each row")
+    if array.dtype.kind in "bif" or array.dtype.kind == "u":
+        return NumberColumn(array.astype(array.dtype.newbyteorder("="), copy=False))
+    texts = array.tolist()
+    if all(text is None or isinstance(text, str) for text in texts):
+        return TextColumn.from_texts(texts)
+    raise ValueError(
+        f"column {name!r} holds {array.dtype}; only numbers, booleans and text can be columns, so leave it out"
+    )
+
+
+# Files
+
+
+def _list_files(name: str) -> list[str]:
+    path = local_path(name)
+    if path is None:
+        return list(braceexpand.braceexpand(name)) if "{" in name else [name]
+    if os.path.isdir(path):  # noqa: PTH112  # a text, in which a dot or slash at the end counts
+        kinds = (_PARQUET, _JSONL, _CSV, _ARROW)
+        files = sorted(str(file) for file in Path(path).iterdir() if not file.name.startswith("."))
+        listed = next((found for kind in kinds if (found := [file for file in files if file.endswith(kind)])), [])
+    elif Path(path).exists():
+        return [path]
+    else:
+        listed = [file for part in braceexpand.braceexpand(path) for file in sorted(glob.glob(part)) or [part]]  # noqa: PTH207
+    if not listed:
+        raise FileNotFoundError(f"{name}: holds no file of Parquet, JSONL, CSV or Arrow; name the folder that does")
+    return listed
+
+
+def _read_files(names: list[str], columns: list[str] | None, key: str | None, fetch: Fetch) -> tuple[Any, list[int]]:
+    """Return the rows of all files, one after the other, and how many each has."""
+    pa = arrow()
+    gone = [name for name in names if (path := local_path(name)) is not None and not Path(path).is_file()]
+    if gone:
+        more = f", … ({len(gone)} in all)" if len(gone) > 5 else ""
+        raise FileNotFoundError(f"there is no file {', '.join(gone[:5])}{more}; correct the name")
+    wanted = None if columns is None else list(dict.fromkeys([*columns, *([] if key is None else [key])]))
+    tables = []
+    for name in names:
+        try:
+            tables.append(_flat(_read_file(name, wanted, key, fetch)))
+        except pa.ArrowException as error:
+            raise ValueError(f"{redact(name)}: cannot be read: {error}") from error
+    try:
+        # An integer in one file and a float in the next are both floats; so are nulls whatever others are.
+        return pa.concat_tables(tables, promote_options="permissive"), [len(table) for table in tables]
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"{redact(names[0])} and the files after it have columns of different types: {error}"
+        ) from error
+
+
+def _read_file(name: str, columns: list[str] | None, key: str | None, fetch: Fetch) -> Any:
+    pa = arrow()
+    path = local_path(name)
+    source = pa.BufferReader(fetch(name)) if path is None else path
+    kind = name.partition("?")[0].lower() if path is None else name.lower()
+    if kind.endswith(_PARQUET):
+        file = arrow("pyarrow.parquet").ParquetFile(source)
+        tops = None if columns is None else [name for name in file.schema_arrow.names if _is_top(name, columns)]
+        return file.read(columns=tops)
+    if kind.removesuffix(".gz").endswith(_JSONL):
+        with pa.input_stream(source, compression="detect") as stream:
+            return arrow("pyarrow.json").read_json(stream)
+    if kind.removesuffix(".gz").endswith(_CSV):
+        csv = arrow("pyarrow.csv")
+        delimiter = "\t" if ".tsv" in kind else ","
+        # Keys are digits, often, and stay what they are: 00012 is no number.
+        convert = csv.ConvertOptions(column_types={} if key is None else {key: pa.string()})
+        with pa.input_stream(source, compression="detect") as stream:
+            return csv.read_csv(stream, parse_options=csv.ParseOptions(delimiter=delimiter), convert_options=convert)
+    if kind.endswith(_ARROW):
+        return arrow("pyarrow.feather").read_table(source)
+    raise ValueError(f"{redact(name)}: is not known by its ending; it must be .parquet, .jsonl, .csv, .tsv or .arrow")
+
+
+def _is_top(name: str, columns: Iterable[str]) -> bool:
+    """Tell whether a column is wanted, or one in it: `meta` for `meta.width`."""
+    return any(wanted == name or wanted.startswith(f"{name}.") for wanted in columns)
+
+
+def _flat(table: Any) -> Any:
+    """Return a table in which objects are columns: `meta.width` for `{"meta": {"width": 1}}`."""
+    pa = arrow()
+    while any(pa.types.is_struct(kind) for kind in table.schema.types):
+        table = table.flatten()
+    return table
+
+
+def _from_arrow_table(table: Any, columns: list[str] | None, key: str | None, name: str) -> dict[str, Column]:
+    titles = table.column_names
+    twice = sorted({title for title in titles if titles.count(title) > 1})
+    if twice:
+        raise ValueError(f"{redact(name)}: has two columns named {twice[0]!r}; rename one")
+    chosen = titles if columns is None else [title for title in titles if title in columns or title == key]
+    return {title: from_arrow(table.column(title), title) for title in chosen}

@@ -1,0 +1,141 @@
+"""Rows of a table to the samples that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wids.columns import group_marks, hash_texts, match_hashes
+from wids.dataset.join import check_sample, list_keys
+from wids.dataset.rows import to_array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from wids.columns import Column, KeptColumn, Table
+
+
+class AddColumns:
+    """Sample to one that also has its values of some columns.
+
+    Args:
+        columns: By name, over the whole dataset.
+    """
+
+    def __init__(self, columns: Mapping[str, KeptColumn]) -> None:
+        self._columns = columns
+
+    def __call__(self, sample: Any) -> Any:
+        """Return the sample with its values.
+
+        Raises:
+            TypeError: It is no sample any more.
+        """
+        index = check_sample(sample, "add_columns()")["__index__"]
+        for name, kept in self._columns.items():
+            sample[name] = kept.column.value(index)
+        return sample
+
+
+def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: bool) -> NDArray[np.integer]:
+    """Return the row of a table for each sample.
+
+    Args:
+        dataset: Or a view.
+        table: Its rows.
+        must_have: Whether a sample without a row is an error.
+        may_have_more: Whether a row without a sample is none.
+
+    Returns:
+        `(len(dataset),)` int64, -1 for none.
+
+    Raises:
+        ValueError: There are too few or too many rows, or one key has several; names up to five.
+    """
+    if table.keys is None:
+        return _match_numbers(dataset, table)
+    # Where there is a file for each shard, keys are matched within it.
+    marks = None if table.lengths is None else group_marks(len(table.lengths))
+    wanted, offered = dataset._key_hashes(marks=marks), hash_texts(table.keys)
+    if marks is not None and table.lengths is not None:
+        offered ^= np.repeat(marks, table.lengths)
+    found = match_hashes(wanted, offered)
+    if len(found.ambiguous):
+        count = len(found.ambiguous)
+        raise ValueError(
+            f"{table.name}: {count} samples have keys that are there more than once: "
+            f"{list_keys(dataset, found.ambiguous, count)}; leave one row for each key"
+        )
+    gone = np.flatnonzero(found.rows < 0)
+    if must_have and len(gone):
+        raise ValueError(
+            f"{table.name}: {len(gone)} of {len(dataset)} samples have no row: {list_keys(dataset, gone, len(gone))}; give "
+            "missing= a value for them, or None to leave them without"
+        )
+    if not may_have_more:
+        _check_unused(dataset, table, found.unused, offered, marks)
+    return found.rows
+
+
+def _check_unused(
+    dataset: Any, table: Table, unused: NDArray[np.int64], offered: NDArray[np.uint64], marks: NDArray[np.uint64] | None
+) -> None:
+    """Check that rows that a view does not use belong to other samples of its dataset."""
+    if len(unused) and dataset._rows is not None:
+        hashes = dataset._derive(_rows=None)._key_hashes(marks=marks)
+        unused = unused[match_hashes(offered[unused], hashes).rows < 0]
+    if len(unused):
+        assert table.keys is not None, "rows were matched by them"
+        shown = ", ".join(repr(table.keys[row]) for row in unused[:5].tolist())
+        raise ValueError(
+            f"{table.name}: {len(unused)} rows have keys that no sample has: {shown}{', …' if len(unused) > 5 else ''}; "
+            "leave them out with extra='ignore'"
+        )
+
+
+def _match_numbers(dataset: Any, table: Table) -> NDArray[np.int64]:
+    if table.lengths is None:
+        if len(table) != len(dataset):
+            raise ValueError(f"{table.name}: has {len(table)} rows, expected {len(dataset)}, one for each sample")
+        return np.arange(len(dataset))
+    lengths = dataset._offsets.lengths
+    wrong = [shard for shard, (has, needs) in enumerate(zip(table.lengths, lengths, strict=True)) if has != needs]
+    if wrong:
+        shown = ", ".join(
+            f"{dataset._cache.shards[shard]['url']} has {lengths[shard]} samples and {table.lengths[shard]} rows"
+            for shard in wrong[:5]
+        )
+        raise ValueError(
+            f"{table.name}: {len(wrong)} files have not one row for each sample: {shown}; match them on='key'"
+        )
+    return np.arange(len(dataset)) if dataset._rows is None else to_array(dataset._rows)
+
+
+def attach(dataset: Any, table: Table, rows: NDArray[np.integer], missing: Any) -> dict[str, Column]:
+    """Return a table's columns over the whole dataset of a view.
+
+    Args:
+        dataset: Or a view.
+        table: Its columns.
+        rows: What `match_table` returned.
+        missing: What stands for values that are missing, one for all or by column; None for nothing.
+
+    Raises:
+        ValueError: A view has one sample several times, or a column cannot hold what is to stand in it.
+    """
+    indices = np.arange(len(dataset)) if dataset._rows is None else to_array(dataset._rows)
+    if dataset._rows is not None and len(np.unique(indices)) != len(indices):
+        raise ValueError("this view has samples several times; add the columns before select()")
+    there = rows >= 0
+    is_whole = dataset._rows is None and bool(there.all())
+    filled = {}
+    for name, column in table.columns.items():
+        if is_whole:
+            over_all = column.take(rows)
+        else:
+            over_all = column.take(rows[there]).scatter(indices[there], len(dataset._offsets))
+        fill = missing.get(name) if isinstance(missing, Mapping) else missing
+        filled[name] = over_all if fill is None else over_all.filled(fill)
+    return filled

@@ -1,0 +1,44 @@
+"""Samples to batches of columns, in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wids.decode import stack_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from wids.dataset.pipeline import Pipeline
+
+
+class Batches:
+    """Batches of a dataset in order; can be iterated again and again.
+
+    Args:
+        dataset: Where the samples come from.
+        batch_size: Samples in a batch, at least 1.
+        drop_last: Leave out a last batch that is smaller.
+    """
+
+    def __init__(self, dataset: Pipeline, batch_size: int, drop_last: bool) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
+        self._dataset = dataset
+        self._batch_size = batch_size
+        self._drop_last = drop_last
+
+    def __len__(self) -> int:
+        whole, rest = divmod(len(self._dataset), self._batch_size)
+        return whole + (rest > 0 and not self._drop_last)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in range(len(self)):
+            first = batch * self._batch_size
+            stop = min(first + self._batch_size, len(self._dataset))
+            samples = self._dataset.__getitems__(range(first, stop))
+            if not isinstance(samples[0], tuple):
+                raise TypeError(
+                    f"batched() takes tuples, but sample {first} is a {type(samples[0]).__name__}; call to_tuple() before"
+                )
+            yield stack_columns(samples)

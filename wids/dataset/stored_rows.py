@@ -1,0 +1,113 @@
+"""The rows of a view as JSON, in a descriptor, and back.
+
+    "rows": {
+      "of": 10000000,               how many samples the shards have
+      "count": 3000000,             how many rows there are
+      "fingerprint": "9a69…",       of the shards, as `dataset.fingerprint` gives it for all their samples
+      "ranges": [[0, 12], [40, 41]]     either: first and stop of each run of consecutive rows, in their order
+      "bits": "eJyz…"                   or: base64 of zlib of a bit per sample, the lowest of each byte first
+    }
+
+Bits are what rows in ascending order are written as where that is shorter. The fingerprint pins a selection to its data:
+counts that changed, or shards in another order, would make its rows name other samples.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wids.dataset.rows import compose, find_runs, from_bits, from_runs, is_ascending, to_array, to_bits
+from wids.errors import DescriptorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wids.dataset.rows import AnyRows
+
+_RANGE_BYTES = 12
+"""About what a range takes in JSON."""
+
+
+def rows_to_json(rows: AnyRows, num_samples: int, fingerprint: str) -> dict[str, Any]:
+    """Return what a descriptor says of rows.
+
+    Args:
+        rows: Indices in all samples of the shards.
+        num_samples: How many these are.
+        fingerprint: Of all of them.
+    """
+    content = {"of": num_samples, "count": len(rows), "fingerprint": fingerprint}
+    indices = to_array(rows)
+    runs = find_runs(indices)
+    if is_ascending(indices) and len(runs) * _RANGE_BYTES > num_samples // 64:
+        bits = b64encode(zlib.compress(to_bits(indices, 0, num_samples))).decode()
+        if len(bits) < len(runs) * _RANGE_BYTES:
+            return {**content, "bits": bits}
+    return {**content, "ranges": runs.tolist()}
+
+
+def rows_from_json(content: Mapping[str, Any], num_samples: int, fingerprint: str, file: str) -> AnyRows:
+    """Return the rows that a descriptor names.
+
+    Args:
+        content: What it says of them, of the right types.
+        num_samples: How many samples its shards have.
+        fingerprint: Of all of them.
+        file: The descriptor, for messages.
+
+    Raises:
+        DescriptorError: It does not fit the shards, or contradicts itself.
+    """
+    if content["of"] != num_samples:
+        raise DescriptorError(
+            f"{file}: rows.of is {content['of']}, but its shards have {num_samples} samples; write the selection again "
+            "with: widsindex select"
+        )
+    if content["fingerprint"] != fingerprint:
+        raise DescriptorError(
+            f"{file}: rows.fingerprint is {content['fingerprint']!r}, but its shards have {fingerprint!r}: other names, "
+            "counts or order; write the selection again with: widsindex select"
+        )
+    if "bits" in content:
+        rows = _read_bits(content["bits"], num_samples, file)
+        _check_count(content, len(rows), file)
+        return rows
+    ranges = content["ranges"]
+    for place, (start, stop) in enumerate(ranges):
+        if not 0 <= start < stop <= num_samples:
+            raise DescriptorError(
+                f"{file}: rows.ranges[{place}] is [{start}, {stop}]; it must be first and stop of rows among "
+                f"{num_samples} samples"
+            )
+    _check_count(content, sum(stop - start for start, stop in ranges), file)
+    return (
+        compose(None, from_runs(np.array(ranges, np.int64).reshape(-1, 2))) if len(ranges) != 1 else range(*ranges[0])
+    )
+
+
+def _check_count(content: Mapping[str, Any], found: int, file: str) -> None:
+    if found != content["count"]:
+        raise DescriptorError(
+            f"{file}: rows.count is {content['count']}, but it names {found} rows; write the selection again with: "
+            "widsindex select"
+        )
+
+
+def _read_bits(text: str, num_samples: int, file: str) -> AnyRows:
+    num_bytes = -(-num_samples // 8)
+    try:
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(b64decode(text, validate=True), num_bytes + 1)
+    except (ValueError, zlib.error) as error:
+        raise DescriptorError(f"{file}: rows.bits is damaged: {error}; fetch the descriptor again") from error
+    spare = -num_samples % 8
+    if len(data) != num_bytes or (spare and data[-1] >> (8 - spare)):
+        raise DescriptorError(
+            f"{file}: rows.bits holds {len(data)} bytes or more, expected one bit for each of {num_samples} samples; "
+            "fetch the descriptor again"
+        )
+    return compose(None, from_bits(data, 0))
