@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).parents[1]
 OUT = Path(__file__).parent / "out"
@@ -141,13 +141,24 @@ def write_shards(kind: str) -> None:
     (OUT / kind).mkdir()
     every = samples(kind)
     for shard, path in enumerate(tars(kind)):
-        with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
-            for number in range(KINDS[kind][1]):
-                for field, data in next(every).items():
-                    member = tarfile.TarInfo(f"{shard:04d}{number:06d}.{field}")
-                    member.size = len(data)
-                    tar.addfile(member, io.BytesIO(data))
+        write_tar(
+            path,
+            (
+                (f"{shard:04d}{number:06d}.{field}", data)
+                for number in range(KINDS[kind][1])
+                for field, data in next(every).items()
+            ),
+        )
     (OUT / kind / ".ready").touch()
+
+
+def write_tar(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
+    """Write `(name, data)` members, in their order."""
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
 
 
 def converted(kind: str, name: str, convert: Callable[[Path], None]) -> Path:

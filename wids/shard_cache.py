@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,14 +37,15 @@ T = TypeVar("T")
 _MOST_OPEN_SHARDS = 8192
 """Well under the number of maps that Linux allows a process, 65,530."""
 
+_PATIENCE = 16
+"""Batches in a row that must have been in memory before the next one is taken to be; asking in vain costs a few percent."""
+
 _NUM_LOCKS = 256
 """Shards share locks, so that visiting a hundred thousand of them does not leave as many behind."""
 
 
 def default_lru_size() -> int:
     """Return a quarter of the file descriptor limit: each map holds a descriptor."""
-    import resource
-
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_OPEN_SHARDS if soft == resource.RLIM_INFINITY else max(1, min(soft // 4, _MOST_OPEN_SHARDS))
 
@@ -82,6 +85,7 @@ class ShardCache:
         self._locks: dict[tuple[int, int], threading.Lock] = {}
         self._warned: set[int] = set()
         self._stale: set[int] = set()
+        self._disk_reads = _DiskReads()
         self._holds: PerProcess[set[object]] = PerProcess(set)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -239,6 +243,25 @@ class ShardCache:
             self._holds.get().discard(hold)
             self._evict(None)
 
+    def ask_for(self, places: Iterable[tuple[int, int]], fields: Container[str] | None) -> None:
+        """Have the system read what samples of local shards need, where it may have to come from a disk.
+
+        Nothing is asked for while what is read is in memory, as the system's count of this process's reads tells.
+
+        Args:
+            places: `(shard, position)` of each.
+            fields: The only ones that will be read; None for all.
+        """
+        if not self._disk_reads.go_on():
+            return
+        wanted: dict[int, list[int]] = {}
+        for shard, position in places:
+            wanted.setdefault(shard, []).append(position)
+        for shard, positions in islice(wanted.items(), self.lru_size):
+            reader = self._readers.get(shard) or _unless_fails(partial(self._open_once, shard, None))
+            if reader is not None:
+                _unless_fails(partial(reader.will_need, positions, fields))
+
     def _drop_worn(self, shard: int, source: RangeSource) -> None:
         if self.storage.wears_out(self.shards[shard], source):
             self._drop(shard)
@@ -285,6 +308,21 @@ class ShardCache:
         self._last_used.pop(shard, None)
         if reader is not None:
             reader.source.release()
+
+
+class _DiskReads:
+    """Tells whether this process has lately read from disks; the first answers are yes."""
+
+    def __init__(self) -> None:
+        self._num_blocks = -1
+        self._num_quiet = 0
+
+    def go_on(self) -> bool:
+        """Return the answer; after a fork it is yes again, for a child counts from nothing."""
+        num_blocks = resource.getrusage(resource.RUSAGE_SELF).ru_inblock
+        self._num_quiet = self._num_quiet + 1 if num_blocks == self._num_blocks else 0
+        self._num_blocks = num_blocks
+        return self._num_quiet < _PATIENCE
 
 
 def _unless_fails(do: Callable[[], T]) -> T | None:

@@ -34,6 +34,8 @@ _NEAR_BYTES = 16 << 10
 _LARGEST_JOINED_BYTES = 8 << 20
 """Spans of a file that is read in place share a system call when at most so many bytes lie between them."""
 
+_ADVICE = {"sequential": mmap.MADV_SEQUENTIAL, "random": mmap.MADV_RANDOM, "willneed": mmap.MADV_WILLNEED}
+
 _DIGEST_BYTES = 1 << 20
 """Digested at once."""
 
@@ -180,11 +182,11 @@ class MmapSource(_FileSource):
         """Pass `hint` to madvise, page-aligned."""
         if self._map is None:
             return
-        advice = {"sequential": mmap.MADV_SEQUENTIAL, "random": mmap.MADV_RANDOM, "willneed": mmap.MADV_WILLNEED}[hint]
+        advice = _ADVICE[hint]
         for start, stop in spans:
             aligned = start - start % mmap.PAGESIZE
             length = min(stop, self.identity.size) - aligned
-            if length > 0:
+            if aligned >= 0 and length > 0:  # what a wrong index names is an error when it is read
                 self._map.madvise(advice, aligned, length)
 
     def release(self) -> None:

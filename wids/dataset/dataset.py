@@ -219,9 +219,10 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples of a batch, in the order of `indices`; torch's DataLoader calls this.
 
-        What is read by ranges is asked for at once, near samples together.
+        What is read by ranges, or lies on a disk and not in memory, is asked for at once.
         """
         if not self._cache.reads_ranges:
+            self._cache.ask_for(map(self._find, indices), self._filter)
             return [self[index] for index in indices]
         with self._cache.read_together([self._find(index) for index in indices], self._filter):
             return [self[index] for index in indices]
@@ -365,11 +366,24 @@ class ShardListDataset(_Base):  # type: ignore[type-arg]
 
     # Datasets made from this one
 
-    def decode(self, spec: Any = "PIL") -> Self:
+    def decode(self, spec: Any = "PIL", *, size: int | tuple[int, int] | None = None, jpeg: str = "pillow") -> Self:
         """Return a dataset that decodes by `spec` (what `transformations` takes), in place of the present decoding.
 
         The decoding step is replaced wherever it stands; where there is none, the new one comes first.
+
+        Args:
+            spec: What `transformations` takes.
+            size: With the name of an image format: pixels that the shorter side of each image becomes, or
+                `(height, width)`; see `default_decoder`.
+            jpeg: With the name of an image format: what decodes JPEGs, `"pillow"` or `"simplejpeg"`.
+
+        Raises:
+            ValueError: `size` or `jpeg` are none, or do not go with `spec`.
         """
+        if isinstance(spec, str):
+            spec = default_decoder(spec, size=size, jpeg=jpeg, allow_pickle=self._allow_pickle)
+        elif size is not None or jpeg != "pillow":
+            raise ValueError(f"size and jpeg go with the name of an image format, not with {spec!r}; give both to it")
         new = self._make_steps(spec)
         steps = list(self.transformations)
         place = next((place for place, step in enumerate(steps) if isinstance(step, Decoder)), None)

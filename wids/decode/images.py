@@ -12,6 +12,9 @@
 
 Of an animation all give the first frame (`PIL` keeps the others within reach). A header cannot ask for more than
 Pillow's `MAX_IMAGE_PIXELS` allows.
+
+Where a size is asked for, a JPEG is decoded at 1/2, 1/4 or 1/8 of its own as long as twice the size asked for remains, from
+fewer terms of its cosine transform (ITU-T T.81, annex A; `scale_denom` in libjpeg), and Pillow's bicubic filter does the rest.
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wids.decode.jpeg import read_rgb
 from wids.decode.packages import require
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from PIL.Image import Image
 
 EXTENSIONS = frozenset(
@@ -69,53 +74,147 @@ _CODECS = (
 """What a file begins with, from which byte, Pillow's name of what it needs for it, and ours."""
 
 
-def decode_image(data: bytes, *, spec: str, lazy: bool) -> Any:
-    """Return an image in the form that `spec` names.
+Size = int | tuple[int, int]
+"""Pixels of an image's shorter side, or its `(height, width)`."""
 
-    Args:
-        data: An image file.
-        spec: A name in `SPECS`.
-        lazy: Leave loading to the user, for `PIL`.
+Box = tuple[float, float, float, float]
+"""Left, upper, right and lower edge of a part of an image, in its pixels."""
+
+_SPARE = 2
+"""A JPEG is decoded at no less than so many times the size asked for: of photographs the mean difference to the whole image
+scaled is then below 1 of 256 levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDecoder:
+    """Bytes of an image file to an image in the form that a spec names.
 
     Raises:
-        Exception: The data is damaged, cut, or no image; which one is Pillow's choice, mostly `OSError`.
-        ModuleNotFoundError: Pillow is missing, or was built without what this format needs.
+        ValueError: An argument is none of those that it may be, or two do not go together.
     """
-    meaning = SPECS[spec]
-    image = _open(data, lazy=lazy)
-    if meaning.kind == "PIL":
-        return image
-    if meaning.kind == "numpy":
-        return _to_numpy(image)
-    image = _convert(image, meaning.mode)
-    if meaning.kind == "pil":
-        return image
-    array = np.asarray(image)
-    if meaning.kind == "array":
-        return array.astype(np.float32) / 255 if meaning.scaled else np.array(array)
-    torch = require("torch", "torch")
-    channels_first = array.transpose(2, 0, 1) if array.ndim == 3 else array
-    tensor = torch.from_numpy(np.array(channels_first, order="C"))
-    return tensor.to(torch.float32) / 255 if meaning.scaled else tensor
+
+    spec: str
+    """A name in `SPECS`."""
+    lazy: bool = False
+    """Leave loading to the user, for `PIL`."""
+    size: Size | None = None
+    """What the shorter side becomes, or `(height, width)`, in pixels; None leaves the size alone."""
+    jpeg: str = "pillow"
+    """What decodes JPEGs for specs in RGB: `"pillow"` or `"simplejpeg"`."""
+
+    def __post_init__(self) -> None:
+        if self.spec not in SPECS:
+            raise ValueError(f"format is {self.spec!r}; it must be one of {', '.join(SPECS)}")
+        if self.lazy and (self.spec != "PIL" or self.size is not None):
+            raise ValueError(f"lazy goes with format 'PIL' and no size, not with {self.spec!r} and {self.size}")
+        if self.jpeg not in {"pillow", "simplejpeg"}:
+            raise ValueError(f"jpeg is {self.jpeg!r}; it must be 'pillow' or 'simplejpeg'")
+        sides = self.size if isinstance(self.size, tuple) else (1 if self.size is None else self.size,) * 2
+        if len(sides) != 2 or not all(isinstance(side, int) and side >= 1 for side in sides):
+            raise ValueError(f"size is {self.size!r}; it must be the shorter side, or (height, width), in pixels")
+
+    def __call__(self, data: bytes) -> Any:
+        """Return the image.
+
+        Args:
+            data: An image file.
+
+        Raises:
+            Exception: The data is damaged, cut, or no image; which one is Pillow's choice, mostly `OSError`.
+            ModuleNotFoundError: A package is missing, or Pillow was built without what this format needs.
+        """
+        require("PIL", "pillow")
+        try:
+            return self._decode(data)
+        except Exception:
+            _check_codec(data)
+            raise
+
+    def _decode(self, data: bytes) -> Any:
+        meaning = SPECS[self.spec]
+        image = _open(data)
+        target = None if self.size is None else _scale_sides(image.size, self.size)
+        if self.jpeg == "simplejpeg" and meaning.mode == "RGB" and image.format == "JPEG":
+            pixels = read_rgb(data, image.mode)
+            if pixels is not None:
+                return _give_pixels(pixels, target, meaning)
+        box = None if self.lazy else _load(image, target, data)
+        if meaning.kind == "pil" or meaning.mode not in {"", image.mode}:  # convert() copies what needs no change
+            image = _convert(image, meaning.mode)
+        return _give(_resize(image, target, box), meaning)
 
 
-def _open(data: bytes, *, lazy: bool) -> Image:
-    require("PIL", "pillow")
+def _open(data: bytes) -> Image:
     import PIL.Image
 
     try:
-        image: Image = PIL.Image.open(io.BytesIO(data))
-        if not lazy:
-            image.load()
-    except Exception as error:
+        return PIL.Image.open(io.BytesIO(data))
+    except PIL.UnidentifiedImageError as error:
         _check_codec(data)
-        if isinstance(error, PIL.UnidentifiedImageError):
-            raise OSError(f"no image that Pillow can read; its {len(data)} bytes begin with {data[:16]!r}") from error
-        raise
+        raise OSError(f"no image that Pillow can read; its {len(data)} bytes begin with {data[:16]!r}") from error
+
+
+def _load(image: Image, target: tuple[int, int] | None, data: bytes) -> Box | None:
+    """Load an image, at a fraction of its size where that will do; return what of it is the picture then."""
+    draft = None
+    if target is not None:
+        draft = image.draft(None, (_SPARE * target[0], _SPARE * target[1]))  # None keeps the mode
+    image.load()
     if image.format == "JPEG2000" and b"\xff\xd9" not in data:
         # OpenJPEG takes a cut between two packets for the end; the mark of the end occurs nowhere else.
         raise OSError("the JPEG 2000 codestream is cut")
-    return image
+    # The last column and row are cut through where the size is no multiple of the fraction's.
+    return None if draft is None else draft[1]
+
+
+def _resize(image: Image, target: tuple[int, int] | None, box: Box | None = None) -> Image:
+    return image if target in {None, image.size} else image.resize(target, box=box)
+
+
+def _scale_sides(sides: tuple[int, int], size: Size) -> tuple[int, int]:
+    """Return width and height of an image whose shorter side, or whose `(height, width)`, is `size`.
+
+    Examples:
+        >>> _scale_sides((640, 480), 240), _scale_sides((640, 480), (100, 50))
+        ((320, 240), (50, 100))
+    """
+    if isinstance(size, tuple):
+        return size[1], size[0]
+    width, height = sides
+    shorter = min(width, height)
+    return max(1, round(width * size / shorter)), max(1, round(height * size / shorter))
+
+
+def _give_pixels(pixels: NDArray[np.uint8], target: tuple[int, int] | None, meaning: ImageSpec) -> Any:
+    """Return an image that is an `(height, width, 3)` array already in the form that a spec means."""
+    if meaning.kind == "array" and not meaning.scaled and target is None:
+        return pixels
+    if meaning.kind == "tensor" and target is None:
+        return _to_tensor(pixels, meaning)
+    import PIL.Image
+
+    image = PIL.Image.fromarray(pixels)
+    return _give(_resize(image, target), meaning)
+
+
+def _give(image: Image, meaning: ImageSpec) -> Any:
+    """Return an image, in the mode of the spec, in the form that the spec means."""
+    if meaning.kind in {"PIL", "pil"}:
+        return image
+    if meaning.kind == "numpy":
+        return _to_numpy(image)
+    if meaning.kind == "tensor":
+        return _to_tensor(np.asarray(image), meaning)
+    return np.divide(np.asarray(image), 255, dtype=np.float32) if meaning.scaled else np.array(image)
+
+
+def _to_tensor(pixels: NDArray[np.uint8], meaning: ImageSpec) -> Any:
+    torch = require("torch", "torch")
+    channels_first = pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels
+    # Division and new order in one go over the pixels.
+    if meaning.scaled:
+        return torch.from_numpy(np.divide(channels_first, 255, dtype=np.float32, order="C"))
+    return torch.from_numpy(np.array(channels_first, order="C"))
 
 
 def _check_codec(data: bytes) -> None:

@@ -14,7 +14,7 @@ from wids.errors import ShardMismatchError, TarFormatError
 from wids.tar.headers import BLOCK, parse_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from wids.source import Source, Span, Window
     from wids.tar.index import TarIndex
@@ -25,6 +25,10 @@ _REMOTE_BUFFER_BYTES = 256 << 10
 """Of a file over a member that is read by ranges: what a request costs pays for so many bytes."""
 _SURELY_WHOLE_NAME = 98
 """Writers cut a name that is longer than its place of 100 bytes, at 99 or 100."""
+
+_LARGE_SAMPLE_BYTES = 64 << 10
+"""From here on asking for a sample's pages before they are touched costs little beside copying them. Pages that are touched
+one after the other come in runs, which are as long as the system likes, and begin before the sample."""
 
 MAX_SPARSE_BYTES = 1 << 30
 """Largest sparse member that is read into memory; `open` streams larger ones."""
@@ -76,10 +80,12 @@ class TarReader:
         "_compares_headers",
         "_ends",
         "_fields",
+        "_has_large",
         "_index",
         "_keys",
         "_kinds",
         "_map",
+        "_next_large",
         "_offsets",
         "_sizes",
         "_special",
@@ -114,6 +120,9 @@ class TarReader:
         whole: Any = view.obj
         self._bytes = whole if self._map is not None and len(whole) == len(view) else self._map
         self._special = sorted({*index.sparse, *index.broken_links})
+        most = max(map(len, index.fields_of_kind), default=0) * int(index.sizes.max(initial=0))
+        self._next_large = 0
+        self._has_large = self._map is not None and most >= _LARGE_SAMPLE_BYTES
 
     def read(self, position: int, make: Callable[[Any], Any], fields: Container[str] | None = None) -> dict[str, Any]:
         """Return `{field: make(bytes)}` of one sample; arguments and errors are those of `read_into`."""
@@ -153,6 +162,8 @@ class TarReader:
             if view is None:
                 self._read_windows(sample, position, make, fields)
                 return
+            if self._has_large and make is not memoryview:
+                self._ask_for_large(position, fields)
             for name in names:
                 if fields is None or name in fields:
                     start = offsets[number]
@@ -166,6 +177,22 @@ class TarReader:
                 number += 1
         except IndexError:
             self._raise_unless_past_end(position)
+
+    def will_need(self, positions: Iterable[int], fields: Container[str] | None = None) -> None:
+        """Have the system read what these samples need, all of it at the same time, and nothing else.
+
+        Raises:
+            IndexError: A position is out of range.
+        """
+        self.source.advise([span for position in positions for span in self.spans(position, fields)], "willneed")
+
+    def _ask_for_large(self, position: int, fields: Container[str] | None) -> None:
+        is_next, self._next_large = position == self._next_large, position + 1
+        if is_next:  # what is read in order the system reads ahead
+            return
+        spans = self.spans(position, fields)
+        if sum(stop - start for start, stop in spans) >= _LARGE_SAMPLE_BYTES:
+            self.source.advise(spans, "willneed")
 
     def spans(self, position: int, fields: Container[str] | None = None) -> list[Span]:
         """Return what is asked of the source when these fields of a sample are read.

@@ -1,0 +1,131 @@
+"""What is read from a disk when files are not in memory, as the system counts it: the pages of the samples, and little else."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import wids
+from tests.support import write_tar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MOST = 1.3
+"""Bytes that may be read for each byte of the pages that hold the samples."""
+PAGE = mmap.PAGESIZE
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_disk(tmp_path: Path) -> None:
+    probe = tmp_path / "probe"
+    probe.write_bytes(bytes(1 << 20))
+    drop([probe])
+    if not Path("/proc/self/io").exists() or bytes_read(probe.read_bytes) < 1 << 20:
+        pytest.skip("the temporary folder lies in memory, or the system does not count what is read")
+
+
+def drop(files: Sequence[Path]) -> None:
+    """Have the system forget what it holds of files in memory."""
+    for file in files:
+        descriptor = os.open(file, os.O_RDWR)
+        os.fsync(descriptor)  # what was not written yet would stay
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def bytes_read(function: Callable[[], object]) -> int:
+    """Return how many bytes this process read from disks while a function ran."""
+
+    def count() -> int:
+        lines = Path("/proc/self/io").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("read_bytes")).split()[1])
+
+    before = count()
+    function()
+    return count() - before
+
+
+def bytes_of_pages(dataset: wids.ShardListDataset, indices: Sequence[int]) -> int:
+    """Return how many bytes the pages have that hold these samples."""
+    pages = set()
+    for index in indices:
+        for place in dataset.locate(index).values():
+            first, last = place.offset // PAGE, (place.offset + place.size - 1) // PAGE
+            pages |= {(place.url, page) for page in range(first, last + 1)}
+    return len(pages) * PAGE
+
+
+def make_cold(folder: Path, size: int, count: int) -> wids.ShardListDataset:
+    """Return a dataset of two shards, opened, whose files are not in memory."""
+    draw = random.Random(size)
+    shards = [folder / f"{number}.tar" for number in range(2)]
+    for shard in shards:
+        names = [f"{number:05d}.{field}" for number in range(count // 2) for field in ("bin", "txt")]
+        write_tar(shard, [(name, draw.randbytes(size) if name.endswith("bin") else b"some text") for name in names])
+    dataset = wids.ShardListDataset([str(shard) for shard in shards], transformations=[])
+    dataset.read(0), dataset.read(count - 1)
+    drop(shards)
+    return dataset
+
+
+@pytest.mark.parametrize("size", [300, 14_000])
+def test_a_batch_reads_the_pages_of_its_samples(tmp_path: Path, size: int) -> None:
+    dataset = make_cold(tmp_path, size, 2000)
+    draw = random.Random(1)
+    batches = [draw.sample(range(len(dataset)), 30) for _ in range(5)]
+
+    found = bytes_read(lambda: [dataset.__getitems__(batch) for batch in batches])
+
+    assert found <= MOST * bytes_of_pages(dataset, [index for batch in batches for index in batch])
+    assert found > 0
+
+
+def test_a_batch_after_many_that_were_in_memory_is_asked_for_again(tmp_path: Path) -> None:
+    dataset = make_cold(tmp_path, 14_000, 400)
+    shards = [Path(shard["url"]) for shard in dataset.shards]
+    for _ in range(20):
+        dataset.__getitems__(range(200))
+
+    wanted = range(2, 200, 20)
+    dataset.close()  # what is mapped is not forgotten
+    drop(shards)
+    dataset.__getitems__([201])  # by which the process learns that the disk is needed again
+    dataset.close()
+    drop(shards)
+    found = bytes_read(lambda: dataset.__getitems__(wanted))
+
+    assert 0 < found <= MOST * bytes_of_pages(dataset, wanted)
+
+
+def test_fields_that_are_not_wanted_are_not_read_with_a_batch(tmp_path: Path) -> None:
+    dataset = make_cold(tmp_path, 300_000, 40).select_fields("txt")
+
+    found = bytes_read(lambda: dataset.__getitems__(range(0, 40, 4)))
+
+    assert 0 < found <= MOST * 10 * PAGE
+
+
+@pytest.mark.parametrize("size", [64 << 10, 700_000])
+def test_a_large_sample_reads_its_pages(tmp_path: Path, size: int) -> None:
+    dataset = make_cold(tmp_path, size, 60)
+    wanted = range(3, 60, 9)
+
+    found = bytes_read(lambda: [dataset[index] for index in wanted])
+
+    assert 0 < found <= MOST * bytes_of_pages(dataset, wanted)
+
+
+def test_a_view_of_a_large_sample_reads_what_is_touched(tmp_path: Path) -> None:
+    dataset = make_cold(tmp_path, 40 << 20, 2)
+    views = []
+
+    found = bytes_read(lambda: views.append(dataset.view(0)))
+
+    assert found <= PAGE
+    assert len(views[0]["bin"]) == 40 << 20
