@@ -3,8 +3,8 @@
     make bench-write
 
 Both write the same samples of bytes, in turn, in this process, into a fresh folder on the same disk; the time runs until the last
-shard is closed. This package's writer also brings each shard to the disk (fsync), reads it back for its index, and adds
-up the MD5 for the descriptor, in a second thread; with `index=False` it does the first only. Before anything is timed,
+shard is closed. This package's writer also brings each shard to the disk (fsync) and reads its headers back for the index pack, in a second
+thread; with `index=False` it does the former only. Before anything is timed,
 `tarfile` reads the same names and bytes from both.
 """
 
@@ -26,13 +26,12 @@ import wids
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 KINDS = {
     # name: (samples, bytes of the image)
-    "50,000 samples of 300 B + 2 B": (50_000, 300),
-    "10,000 samples of 12 kB + 2 B": (10_000, 12_000),
-    "4,000 samples of 110 kB + 2 B": (4_000, 110_000),
-    "200 samples of 4 MB + 2 B": (200, 4_000_000),
+    "20,000 samples of 300 B + 2 B": (20_000, 300),
+    "5,000 samples of 12 kB + 2 B": (5_000, 12_000),
+    "2,000 samples of 110 kB + 2 B": (2_000, 110_000),
+    "100 samples of 4 MB + 2 B": (100, 4_000_000),
 }
-SAMPLES_PER_SHARD = 5
-"""The data set has so many shards."""
+NUM_SHARDS = 5
 
 
 def main() -> None:
@@ -69,7 +68,7 @@ def make_samples(count: int, size: int) -> list[dict[str, object]]:
 def write_with_webdataset(folder: Path, samples: list[dict[str, object]]) -> None:
     """Write with webdataset's own."""
     with webdataset.ShardWriter(
-        f"{folder}/a-%06d.tar", maxcount=len(samples) // SAMPLES_PER_SHARD, maxsize=1e12, verbose=0, mtime=0
+        f"{folder}/a-%06d.tar", maxcount=len(samples) // NUM_SHARDS, maxsize=1e12, verbose=0, mtime=0
     ) as writer:
         for sample in samples:
             writer.write(sample)
@@ -77,7 +76,7 @@ def write_with_webdataset(folder: Path, samples: list[dict[str, object]]) -> Non
 
 def write_with_wids(folder: Path, samples: list[dict[str, object]], *, index: bool = True) -> None:
     """Write with this package's, descriptor and index pack included."""
-    with wids.ShardWriter(f"{folder}/a-%06d.tar", max_samples=len(samples) // SAMPLES_PER_SHARD, index=index) as writer:
+    with wids.ShardWriter(f"{folder}/a-%06d.tar", max_samples=len(samples) // NUM_SHARDS, index=index) as writer:
         for sample in samples:
             writer.write(sample)
 

@@ -58,20 +58,3 @@ def find_field(name: str, fields: Iterable[str]) -> str | None:
         if match is None and field.lower() == lowered:
             match = field
     return match
-
-
-class FieldFilter:
-    """The fields that a user wants read, in any spelling that a sample's lookups take.
-
-    Args:
-        names: Fields, each with or without its dot.
-    """
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = frozenset((name if name.startswith(".") else f".{name}").lower() for name in names)
-
-    def __contains__(self, field: object) -> bool:
-        return isinstance(field, str) and field.lower() in self.names
-
-    def __and__(self, other: FieldFilter | None) -> FieldFilter:
-        return self if other is None else FieldFilter(self.names & other.names)

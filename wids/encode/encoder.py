@@ -59,7 +59,7 @@ class Encoder:
             ModuleNotFoundError: An encoder's package is missing; names the field and says how to install it.
         """
         if value.__class__ is bytes and not field.endswith(("z", "Z")):
-            return value  # type: ignore[no-any-return]
+            return value
         plan = self._known.get(field) or self._remember(field)
         data = _read_bytes(value)
         if data is not None:
@@ -71,12 +71,14 @@ class Encoder:
             )
         try:
             data = plan.function(value)
-            if not isinstance(data, (bytes, bytearray, memoryview)):
-                raise TypeError(f"the encoder that you gave returned {type(data).__name__}, not bytes")
         except MemoryError:
             raise
         except Exception as error:  # encoders raise what they like; whatever it is, this value does not fit
             raise _locate(error, key, field) from error
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise EncodeError(
+                f"key {key!r}, field {field!r}: the encoder that you gave returned {type(data).__name__}; let it return bytes"
+            )
         return _pack(data) if plan.is_packed else data
 
     def _remember(self, field: str) -> _Plan:

@@ -14,9 +14,12 @@ from wids.tar.headers import BLOCK, padded
 LARGEST_ALIGNMENT = 64 << 10
 """Bytes; a comment is as long, and readers take no pax header for ordinary that is longer."""
 
-_LONGEST_NAME = 100
+LONGEST_PLAIN_NAME = 100
+"""Bytes of a name that always has room in one block; longer ones have where a slash is in the right place."""
+LARGEST_PLAIN_SIZE = 8**11 - 1
+"""Bytes of data that a block can state."""
+
 _LONGEST_PREFIX = 155
-_LARGEST_SIZE = 8**11 - 1
 _LARGEST_MTIME = 8**11 - 1
 _PAX_NAME = b"././@PaxHeader"
 _MAGIC = b"ustar\x0000"
@@ -65,7 +68,7 @@ class HeaderMaker:
             >>> (1024 + len(HeaderMaker(align=4096).make(b"a.txt", 5, 1024))) % 4096
             0
         """
-        if len(name) <= _LONGEST_NAME and size <= _LARGEST_SIZE and (offset + BLOCK) % self.align == 0:
+        if len(name) <= LONGEST_PLAIN_NAME and size <= LARGEST_PLAIN_SIZE and (offset + BLOCK) % self.align == 0:
             return self._ustar(name, b"", size)
         return self._extended(name, size, offset)
 
@@ -74,10 +77,10 @@ class HeaderMaker:
         records = b""
         if not short:
             records += _record(b"path", name)
-            short = name[:_LONGEST_NAME]
-        if size > _LARGEST_SIZE:
+            short = name[:LONGEST_PLAIN_NAME]
+        if size > LARGEST_PLAIN_SIZE:
             records += _record(b"size", b"%d" % size)
-        own = self._ustar(short, prefix, size if size <= _LARGEST_SIZE else 0)
+        own = self._ustar(short, prefix, size if size <= LARGEST_PLAIN_SIZE else 0)
         records += self._comment(len(records), offset)
         if not records:
             return own
@@ -114,9 +117,9 @@ class HeaderMaker:
 
 def _split(name: bytes) -> tuple[bytes, bytes]:
     """Return a name as ustar's prefix and name; both empty where there is no room for it."""
-    if len(name) <= _LONGEST_NAME:
+    if len(name) <= LONGEST_PLAIN_NAME:
         return b"", name
-    slash = name.find(b"/", len(name) - _LONGEST_NAME - 1)
+    slash = name.find(b"/", len(name) - LONGEST_PLAIN_NAME - 1)
     if not 0 < slash <= _LONGEST_PREFIX or slash == len(name) - 1:
         return b"", b""
     return name[:slash], name[slash + 1 :]

@@ -206,6 +206,11 @@ class TarReader:
         return [(max(0, stored - before), stored + length) for _, stored, length in segments]
 
     @property
+    def index(self) -> TarIndex:
+        """Where the samples lie."""
+        return self._index
+
+    @property
     def notes(self) -> list[str]:
         """What is odd about how the archive ends, one sentence each."""
         return self._index.notes

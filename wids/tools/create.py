@@ -82,7 +82,7 @@ def create_index(
         raise DescriptorError("no shards were named; give files, patterns or folders")
     names = _name_shards([str(shard["url"]) for shard in listed], path.parent.absolute(), base)
     content: dict[str, Any] = {"__kind__": "wids-shard-index-v1", "wids_version": 1}
-    content["name"] = default_name(str(listed[0]["url"])) if name is None else name
+    content["name"] = _default_name(str(listed[0]["url"])) if name is None else name
     content |= {key: value for key, value in (("base", base), ("info", info)) if value is not None}
     describe = partial(_try_describe, storage, index or checksums, checksums)
     found, errors = _describe_all(names, listed, describe, executor, progress)
@@ -190,11 +190,11 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def default_name(url: str) -> str:
+def _default_name(url: str) -> str:
     """Return what the shards of a dataset usually share: the file's name without number and extension.
 
     Examples:
-        >>> default_name("/data/train-000012.tar.gz"), default_name("https://x.org/0007.tar?sig=1")
+        >>> _default_name("/data/train-000012.tar.gz"), _default_name("https://x.org/0007.tar?sig=1")
         ('train', '0007')
     """
     stem = redact(url).partition("?")[0].rpartition("/")[2].partition(".")[0]

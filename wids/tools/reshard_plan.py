@@ -6,26 +6,46 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wids.tar.headers import BLOCK
+from wids.tar.make_header import LARGEST_PLAIN_SIZE, LONGEST_PLAIN_NAME
 from wids.tools.shard_file import END_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from numpy.typing import NDArray
 
+    from wids.tar import TarIndex
+    from wids.tar.make_header import HeaderMaker
     from wids.tools.shard_file import Limits
 
 
-def plan_order(num_samples: int, *, shuffle: bool, seed: int) -> NDArray[np.int64]:
-    """Return `(num_samples,)` int64, the order of samples.
+def measure_samples(index: TarIndex, fields: Container[str] | None, headers: HeaderMaker) -> NDArray[np.int64]:
+    """Return `(num_samples,)` int64, the bytes that each sample takes in a tar, headers and padding included; 0 for none.
 
-    Shuffled, it is that of numpy's `RandomState`, which no release changes.
-
-    Examples:
-        >>> plan_order(4, shuffle=False, seed=0).tolist(), sorted(plan_order(4, shuffle=True, seed=0).tolist())
-        ([0, 1, 2, 3], [0, 1, 2, 3])
+    Args:
+        index: Of the shard that they are in.
+        fields: The only ones that are written; None for all.
+        headers: Makes what stands before data.
     """
-    if shuffle:
-        return np.random.RandomState(seed).permutation(num_samples).astype(np.int64)  # noqa: NPY002
-    return np.arange(num_samples)
+    totals = np.zeros(index.num_samples, np.int64)
+    key_ends = index.key_ends.astype(np.int64)
+    key_bytes = np.diff(key_ends, prepend=0)
+    for kind, names in enumerate(index.fields_of_kind):
+        rows = np.flatnonzero(index.kinds == kind)
+        places = [place for place, name in enumerate(names) if fields is None or name in fields]
+        if not len(rows) or not places:
+            continue
+        stored = [names[place].encode("utf-8", "surrogateescape") for place in places]
+        sizes = index.sizes[index.starts[rows].astype(np.int64)[:, None] + np.array(places)].astype(np.int64)
+        lengths = key_bytes[rows][:, None] + np.array([len(field) for field in stored])
+        before = np.full(sizes.shape, BLOCK)
+        for row, column in np.argwhere((lengths > LONGEST_PLAIN_NAME) | (sizes > LARGEST_PLAIN_SIZE)).tolist():
+            stop = int(key_ends[rows[row]])
+            key = bytes(index.keys[stop - int(key_bytes[rows[row]]) : stop])
+            before[row, column] = len(headers.make(key + stored[column], int(sizes[row, column])))
+        totals[rows] = (before + (sizes + BLOCK - 1) // BLOCK * BLOCK).sum(axis=1)
+    return totals
 
 
 def plan_shards(sizes: NDArray[np.int64], keys: NDArray[np.uint64], limits: Limits) -> list[int]:

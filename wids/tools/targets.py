@@ -8,25 +8,27 @@ private name and moved.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wids.errors import FetchError, redact
+from wids.errors import FetchError, WidsError, redact
 from wids.storage.locations import locate
-from wids.storage.part_file import create_locked, remove_if_left
+from wids.storage.part_file import create_locked, remove_if_left, scratch_path
 from wids.storage.retry import RetryPolicy, retrying
 from wids.storage.stores import ObjectStores, store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from wids.storage.locations import Location
 
-_SUFFIX = ".part"
+_PREFIX, _SUFFIX = ".wids-", ".part"
+_SCRATCH = re.compile(r"[0-9a-f]{16}\.scratch")
 _BUFFER_BYTES = 1 << 20
 _LONGEST_STEM = 100
 _SHOWN_WHOLE = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "oss", "oci"})
@@ -37,7 +39,7 @@ class Part:
     """A private file that becomes a shard, locked while this process lives, so that leftovers of dead ones are known."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.path, descriptor = create_locked(folder, f".{name[:_LONGEST_STEM]}", _SUFFIX)
+        self.path, descriptor = create_locked(folder, f"{_PREFIX}{name[:_LONGEST_STEM]}", _SUFFIX)
         self.file = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
 
     def drop(self) -> None:
@@ -45,6 +47,25 @@ class Part:
         self.path.unlink(missing_ok=True)
         with suppress(OSError):  # closing writes what is left, which nobody needs, and the disk may be full
             self.file.close()
+
+
+@contextmanager
+def explaining(url: str) -> Iterator[None]:
+    """Say of what the system refuses which shard it was about.
+
+    Raises:
+        OSError: It cannot be written; names it, and what to do.
+    """
+    try:
+        yield
+    except (WidsError, FileExistsError):
+        raise
+    except OSError as error:
+        if error.errno is None:  # it was explained already, of an earlier shard say
+            raise
+        raise OSError(
+            f"{redact(url)}: cannot be written: {error.strerror}; make room or get permission, or write elsewhere"
+        ) from error
 
 
 class Target(Protocol):
@@ -114,8 +135,9 @@ class Folder:
     def prepare(self) -> None:
         """Make the folder, and remove what dead writers left in it."""
         self._path.mkdir(parents=True, exist_ok=True)
-        for path in self._path.glob(f".*{_SUFFIX}"):
-            remove_if_left(path)
+        for path in self._path.iterdir():
+            if (path.name.startswith(_PREFIX) and path.name.endswith(_SUFFIX)) or _SCRATCH.fullmatch(path.name):
+                remove_if_left(path)
 
     def url(self, name: str) -> str:
         """Return the path of a file."""
@@ -136,8 +158,10 @@ class Folder:
         part.file.close()
 
     def put(self, name: str, write: Callable[[Path], None]) -> None:
-        """Have a small file written here."""
-        write(self._path / name)
+        """Have a small file written here; what a killed process leaves of it is known as such."""
+        with scratch_path(self._path) as scratch:
+            write(scratch.with_name(name))
+            scratch.with_name(name).rename(self._path / name)
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -237,7 +261,7 @@ class Store:
                 file_system.put_file(str(source), path)
                 return
             folder, slash, _ = path.rpartition("/")
-            private = f"{folder}{slash}.{name[:_LONGEST_STEM]}-{secrets.token_hex(8)}{_SUFFIX}"
+            private = f"{folder}{slash}{_PREFIX}{name[:_LONGEST_STEM]}-{secrets.token_hex(8)}{_SUFFIX}"
             try:
                 file_system.put_file(str(source), private)
                 file_system.mv(private, path)

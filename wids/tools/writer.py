@@ -11,6 +11,7 @@ renamed, each after the one before. So at any moment what is there is whole, and
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wids.encode import Encoder
@@ -21,16 +22,17 @@ from wids.tools.finish import Finisher, describe_existing, finish_shard, remove_
 from wids.tools.sample_names import encode_field, encode_key
 from wids.tools.shard_file import ShardFile, make_limits
 from wids.tools.shard_names import ShardNames
-from wids.tools.targets import open_target
+from wids.tools.targets import explaining, open_target
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from wids.tools.create import ShardDescription
+    from wids.tools.finish import WrittenShard
+
 
 _log = logging.getLogger(__name__)
 
@@ -100,8 +102,9 @@ class ShardWriter:
         maxsize: float | str | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._limits = make_limits(_either("max_samples", max_samples, "maxcount", maxcount),
-                                   _either("max_bytes", max_bytes, "maxsize", maxsize))  # fmt: skip
+        max_samples = _either("max_samples", max_samples, "maxcount", maxcount)
+        max_bytes = _either("max_bytes", max_bytes, "maxsize", maxsize)
+        self._limits = make_limits(max_samples, max_bytes)
         if start_shard < 0:
             raise ValueError(f"start_shard is {start_shard}; it must be at least 0")
         if resume and overwrite:
@@ -117,7 +120,7 @@ class ShardWriter:
         self._overwrite = overwrite
         self._next_shard = start_shard
         self._fields: dict[str, tuple[str, bytes]] = {}
-        self._found: list[tuple[str, ShardDescription]] = []
+        self._found: list[tuple[str, WrittenShard]] = []
         self._finisher = Finisher(self._finish)
         self._shard: ShardFile | None = None
         self._num_samples = 0
@@ -136,13 +139,15 @@ class ShardWriter:
             WidsError: The shards that are there cannot be read.
             FileExistsError: There are some, and nothing was said about them.
         """
-        self._open()
+        if not self._is_closed:
+            self._open()
         return self._num_samples
 
     @property
     def last_key(self) -> str | None:
         """Key of the last of those samples; None where there is none. Errors are those of `num_samples`."""
-        self._open()
+        if not self._is_closed:
+            self._open()
         return self._last_key
 
     def write(self, sample: Mapping[str, Any]) -> None:
@@ -166,14 +171,15 @@ class ShardWriter:
             if not self._limits.allow(shard.num_samples + 1, num_bytes):
                 self._finish_current()
                 shard = None
+        if shard is None:
+            shard = self._shard = self._begin_shard()
+            headers, _ = shard.make_headers(members)
         try:
-            if shard is None:
-                shard = self._shard = self._begin_shard()
-                headers, _ = shard.make_headers(members)
             shard.add(members, headers)
-        except BaseException as error:
-            self._failure = error
-            raise
+        except BaseException:
+            # Only when it is needed: entering a context costs as much as writing a small member.
+            with self._guarded(shard):
+                raise
         self._num_samples += 1
         self._last_key = sample["__key__"]
 
@@ -191,7 +197,8 @@ class ShardWriter:
             self._finish_current()
             self._finisher.wait()
             if self._index and self._found:
-                write_descriptor(self._names, self._target, self._found)
+                with explaining(self._target.url(self._names.descriptor)):
+                    write_descriptor(self._names, self._target, self._found)
         finally:
             self._abandon()
 
@@ -222,11 +229,12 @@ class ShardWriter:
             raise WidsError(f"{self._shown}: the writer is closed; make another, with resume=True to go on")
         if self._is_open:
             return
-        self._target.prepare()
         first = self._next_shard
-        if self._overwrite:
-            remove_shards(self._names, self._target, first)
-        elif not self._resume:
+        with explaining(self._target.url(self._names.pattern)):
+            self._target.prepare()
+            if self._overwrite:
+                remove_shards(self._names, self._target, first)
+        if not (self._overwrite or self._resume):
             self._refuse_existing(self._names.name(first))
             if self._index:
                 self._refuse_existing(self._names.descriptor)
@@ -251,36 +259,40 @@ class ShardWriter:
 
     def _begin_shard(self) -> ShardFile:
         name = self._names.name(self._next_shard)
-        self._refuse_existing(name)
-        self._next_shard += 1
-        part = self._target.make_part(name)
+        with explaining(self._target.url(name)):
+            self._refuse_existing(name)
+            part = self._target.make_part(name)
         try:
-            return ShardFile(part, name, self._headers)
+            shard = ShardFile(part, name, self._headers)
         except BaseException:
             part.drop()
             raise
+        self._next_shard += 1
+        return shard
 
     def _finish_current(self) -> None:
         shard, self._shard = self._shard, None
-        if shard is None:
-            return
+        if shard is not None:
+            with self._guarded(shard):
+                shard.finish()
+                self._finisher.submit(shard)
+
+    def _finish(self, shard: ShardFile) -> None:
+        with self._guarded(shard):
+            found = finish_shard(shard, self._target, index=self._index, md5=self._md5)
+            if found is not None:
+                self._found.append((shard.name, found))
+
+    @contextmanager
+    def _guarded(self, shard: ShardFile) -> Iterator[None]:
+        """See to it that a shard which cannot be written leaves nothing, and that none behind it appears."""
         try:
-            shard.finish()
-            self._finisher.submit(shard)
+            with explaining(self._target.url(shard.name)):
+                yield
         except BaseException as error:
             self._failure = error
             shard.part.drop()
             raise
-
-    def _finish(self, shard: ShardFile) -> None:
-        try:
-            found = finish_shard(shard, self._target, index=self._index, md5=self._md5)
-        except BaseException as error:
-            self._failure = error  # no shard behind this one may appear
-            shard.part.drop()
-            raise
-        if found is not None:
-            self._found.append((shard.name, found))
 
     def _abandon(self) -> None:
         """Let go of everything; shards that are being finished are."""
