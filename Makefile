@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join test-frameworks test-servers soak clean
+.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write test-frameworks test-servers soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -83,8 +83,11 @@ test-servers: $(READY)  ## nginx, and S3 as moto serves it
 	command -v nginx || apt-get install -q -y --no-install-recommends nginx-light
 	WIDS_SERVERS=1 $(BIN)/python -m pytest tests/storage/test_servers.py $(ARGS)
 
+bench-write: $(READY)  ## shards written, beside webdataset's own writer
+	$(BIN)/python benchmarks/write_shards.py
+
 soak: $(READY)  ## jobs that torchrun starts in every way; processes that are killed at any moment
-	WIDS_SOAK=1 $(BIN)/python -m pytest tests/sampling tests/storage/test_kill.py $(ARGS)
+	WIDS_SOAK=1 $(BIN)/python -m pytest tests/sampling tests/storage/test_kill.py tests/tools/test_writer_kill.py $(ARGS)
 
 bench-border: $(READY)  ## where looking at every block for headers stops to pay
 	$(BIN)/python benchmarks/scan_border.py

@@ -5,6 +5,7 @@ from wids.decode import collate as collate
 from wids.decode import default_decoder as default_decoder
 from wids.errors import DecodeError as DecodeError
 from wids.errors import DescriptorError as DescriptorError
+from wids.errors import EncodeError as EncodeError
 from wids.errors import FetchError as FetchError
 from wids.errors import ShardMismatchError as ShardMismatchError
 from wids.errors import TarFormatError as TarFormatError
@@ -16,4 +17,5 @@ from wids.sampling import DistributedChunkedSampler as DistributedChunkedSampler
 from wids.sampling import MixtureSampler as MixtureSampler
 from wids.sampling import ShardedSampler as ShardedSampler
 from wids.sampling import ShardListSampler as ShardListSampler
+from wids.tools import ShardWriter as ShardWriter
 from wids.tools import create_index as create_index

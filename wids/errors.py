@@ -5,7 +5,8 @@
     ├── TarFormatError      (ValueError)   a shard is damaged, or no tar at all
     ├── ShardMismatchError  (ValueError)   a shard is not what its descriptor or index says
     ├── FetchError          (OSError)      a shard or descriptor cannot be had
-    └── DecodeError         (ValueError)   a sample's bytes are not what their extension says
+    ├── DecodeError         (ValueError)   a sample's bytes are not what their extension says
+    └── EncodeError         (ValueError)   a sample cannot be written so that it reads back the same
 
 Each is made from one string, so that it crosses process borders whole. A message says where, what is wrong, and what
 to do; `redact` makes URLs fit for it.
@@ -42,6 +43,10 @@ class FetchError(WidsError, OSError):
 
 class DecodeError(WidsError, ValueError):
     """A field cannot be decoded; names index, shard, key and field."""
+
+
+class EncodeError(WidsError, ValueError):
+    """A sample cannot be written so that it reads back the same; names key and field."""
 
 
 def redact(url: str) -> str:

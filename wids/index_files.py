@@ -368,6 +368,12 @@ def pack_index(source: Source, index: TarIndex) -> tuple[str, bytes]:
     return f"{ends} {digest_headers(source, index)}", encode_index(index, ends)
 
 
+def unpack_index(packed: tuple[str, bytes]) -> TarIndex:
+    """Return the index that `pack_index` packed."""
+    shard, data = packed
+    return decode_index(memoryview(data), shard.rpartition(" ")[0])
+
+
 def write_pack(path: Path, url: str, entries: Iterable[tuple[str, str, bytes]]) -> None:
     """Write a pack, in place of what has its name, when it is whole.
 

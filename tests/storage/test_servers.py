@@ -235,3 +235,33 @@ def test_workers_read_s3_after_their_parent(s3: dict[str, Any], tmp_path: Path, 
     assert answers.get(timeout=60) == b"text of 45"
     worker.join()
     assert dataset.read(80)[".txt"].startswith(b"text of 80")
+
+
+def test_shards_are_written_to_s3_and_read_back(s3: dict[str, Any], tmp_path: Path) -> None:
+    samples = [
+        {"__key__": f"{number:03d}", "bin": random.Random(number).randbytes(number * 50_000)} for number in range(30)
+    ]
+    pattern = "s3://data/written/a-%d.tar"
+    with wids.ShardWriter(pattern, max_samples=8, index=False, storage_options=s3) as writer:
+        for sample in samples[:20]:
+            writer.write(sample)
+    file_system(s3).rm_file("data/written/a-2.tar")  # as if the writer had been killed there
+
+    with wids.ShardWriter(pattern, max_samples=8, storage_options=s3, resume=True) as writer:
+        assert (writer.num_samples, writer.last_key) == (16, "015")
+        for sample in samples[writer.num_samples :]:
+            writer.write(sample)
+
+    assert sorted(file_system(s3).ls("data/written", detail=False)) == [
+        *(f"data/written/a-{number}.tar" for number in range(4)),
+        "data/written/a.json",
+        "data/written/a.widx",
+    ]
+    dataset = wids.ShardListDataset("s3://data/written/a.json", cache_dir=str(tmp_path), storage_options=s3)
+    assert [dict(dataset.read(index)) for index in range(30)] == [{".bin": sample["bin"]} for sample in samples]
+    with (
+        pytest.raises(FetchError, match=r"s3://nowhere/a-0\.tar: ") as caught,
+        wids.ShardWriter("s3://nowhere/a-%d.tar", storage_options=s3) as writer,
+    ):
+        writer.write(samples[1])
+    assert "hunter2" not in str(caught.value)

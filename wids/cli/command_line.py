@@ -24,6 +24,7 @@ examples:
   widsindex sample train.json 1900 --cat json
   widsindex update train.json --recount
   widsindex verify train.json --workers 8
+  widsindex reshard train.json -o new/train-%06d.tar --max-bytes 1GB
   widsindex fetch train.json --shards 0-99
   widsindex diff old.json new.json
   widsindex columns train.json --from-json width,height
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    from wids.cli import cache, columns, create, diff, fetch, info, repair, sample, select, update, verify
+    from wids.cli import cache, columns, create, diff, fetch, info, repair, reshard, sample, select, update, verify
 
     parser = argparse.ArgumentParser(
         prog="widsindex",
@@ -66,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"wids {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (create, info, sample, update, verify, repair, fetch, columns, select, diff, cache):
+    for command in (create, info, sample, update, verify, repair, reshard, fetch, columns, select, diff, cache):
         command.add_parser(commands)
     return parser
 

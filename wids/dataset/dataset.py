@@ -12,11 +12,12 @@ from wids.dataset.join import Join
 from wids.dataset.metadata import Metadata
 from wids.dataset.pipeline import Pipeline
 from wids.dataset.replace import DAMAGE, Replacer
-from wids.dataset.sample import FieldFilter, Sample, find_field
+from wids.dataset.sample import Sample
 from wids.dataset.stored_rows import rows_from_json
 from wids.decode import Decoder
 from wids.descriptor import ShardOffsets, load_descriptor
 from wids.errors import DecodeError, ShardMismatchError, TarFormatError, redact
+from wids.fields import FieldFilter, find_field
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError

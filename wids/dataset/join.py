@@ -17,8 +17,8 @@ import numpy as np
 
 from wids.columns import KeptArray, group_marks, match_hashes
 from wids.dataset.rows import to_array
-from wids.dataset.sample import find_field
 from wids.descriptor import stem_of
+from wids.fields import find_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from wids.columns import Column, TextColumn
     from wids.dataset.rows import AnyRows
-    from wids.dataset.sample import FieldFilter
+    from wids.fields import FieldFilter
 
 
 class Metadata(Selection):

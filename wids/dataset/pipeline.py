@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from wids.dataset.attach import AddColumns
 from wids.dataset.batches import Batches
 from wids.dataset.join import Join
-from wids.dataset.sample import FieldFilter
 from wids.dataset.steps import REQUIRED, Rename, SelectFields, ToTuple, alternatives
 from wids.decode import Decoder, default_decoder
+from wids.fields import FieldFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from wids.fields import find_field
 
 
 class Sample(dict[str, Any]):
@@ -40,38 +39,3 @@ class Sample(dict[str, Any]):
         if dict.__contains__(self, name):
             return name  # type: ignore[return-value]
         return find_field(name, self) if isinstance(name, str) else None
-
-
-def find_field(name: str, fields: Iterable[str]) -> str | None:
-    """Return which of `fields` is meant by `name`: with its dot, else in any case; None when none is.
-
-    Examples:
-        >>> find_field("jpg", [".txt", ".JPG"])
-        '.JPG'
-    """
-    dotted = name if name.startswith(".") else f".{name}"
-    lowered = dotted.lower()
-    match = None
-    for field in fields:
-        if field == dotted:
-            return field
-        if match is None and field.lower() == lowered:
-            match = field
-    return match
-
-
-class FieldFilter:
-    """The fields that a user wants read, in any spelling that a sample's lookups take.
-
-    Args:
-        names: Fields, each with or without its dot.
-    """
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = frozenset((name if name.startswith(".") else f".{name}").lower() for name in names)
-
-    def __contains__(self, field: object) -> bool:
-        return isinstance(field, str) and field.lower() in self.names
-
-    def __and__(self, other: FieldFilter | None) -> FieldFilter:
-        return self if other is None else FieldFilter(self.names & other.names)

@@ -14,8 +14,8 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from wids.dataset.rows import blocks, to_array
-from wids.dataset.sample import find_field
 from wids.errors import ShardMismatchError, redact
+from wids.fields import find_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -62,7 +62,7 @@ class Decoder:
             raise ValueError("lazy, size and jpeg go with a format for images; none was given")
         self._image = None if spec is None else images.ImageDecoder(spec, lazy=lazy, size=size, jpeg=jpeg)
         self._allow_pickle = allow_pickle
-        self._own = _by_extension(decoders or {})
+        self._own = by_extension(decoders or {}, "decoders")
         self._known: dict[str, _Plan] = {}
 
     def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
@@ -99,13 +99,13 @@ class Decoder:
 
     def _plan(self, field: str) -> _Plan:
         name = field.lower().lstrip(".")
-        own = self._find_own(name)
+        own = find_own(self._own, name)
         if own is not None:
             return _Plan(own, is_own=True)
         if not is_packed(field):
             return _Plan(self._find_built_in(name.rpartition(".")[2]))
         name = name.removesuffix(".gz")
-        own = self._find_own(name)
+        own = find_own(self._own, name)
         if own is not None:
             return _Plan(own, is_own=True, is_packed=True)
         last = name.rpartition(".")[2]
@@ -113,14 +113,6 @@ class Decoder:
         if function is None and last not in images.EXTENSIONS:
             function = io.BytesIO  # what an undecoded field is
         return _Plan(function, is_packed=True)
-
-    def _find_own(self, name: str) -> FieldDecoder | None:
-        """Return the user's decoder for the longest end of `name` that there is one for."""
-        while name:
-            if name in self._own:
-                return self._own[name]
-            name = name.partition(".")[2]
-        return None
 
     def _find_built_in(self, extension: str) -> FieldDecoder | None:
         if extension in images.EXTENSIONS:
@@ -144,16 +136,42 @@ class _Plan(NamedTuple):
     """Whether the field is unpacked before."""
 
 
-def _by_extension(decoders: Mapping[str, FieldDecoder]) -> dict[str, FieldDecoder]:
-    found: dict[str, FieldDecoder] = {}
-    for name, function in decoders.items():
+def by_extension(functions: Mapping[str, Callable[[Any], Any]], argument: str) -> dict[str, Callable[[Any], Any]]:
+    """Return the user's functions by extension, in lower case and without its dot.
+
+    Args:
+        functions: By extension.
+        argument: What the user calls them, for messages.
+
+    Raises:
+        TypeError: One is no function.
+        ValueError: Two are for the same extension, or one for none.
+    """
+    found: dict[str, Callable[[Any], Any]] = {}
+    for name, function in functions.items():
         extension = name.lower().lstrip(".")
         if not callable(function):
-            raise TypeError(f"decoders[{name!r}] is {function!r}; it must be a function of bytes")
+            raise TypeError(f"{argument}[{name!r}] is {function!r}; it must be a function of one argument")
         if not extension or extension in found:
-            raise ValueError(f"decoders[{name!r}] " + ("is a second one for it" if extension else "names no extension"))
+            raise ValueError(
+                f"{argument}[{name!r}] " + ("is a second one for it" if extension else "names no extension")
+            )
         found[extension] = function
     return found
+
+
+def find_own(functions: Mapping[str, Callable[[Any], Any]], name: str) -> Callable[[Any], Any] | None:
+    """Return the function for the longest end of a field's name that there is one for.
+
+    Examples:
+        >>> find_own({"png": len, "seg.png": abs}, "left.seg.png") is abs
+        True
+    """
+    while name:
+        if name in functions:
+            return functions[name]
+        name = name.partition(".")[2]
+    return None
 
 
 def read_field(value: Any) -> bytes | None:

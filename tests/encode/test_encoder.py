@@ -1,0 +1,189 @@
+"""What is encoded is decoded to the same; what would not be is refused, and says which field of which sample."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.decode.files import ARRAY, PICKLES, PIXELS, RATE, RGB, TONE, VALUES, same
+from wids.decode import default_decoder
+from wids.decode.basic import PLAIN, WITH_PICKLE
+from wids.decode.images import EXTENSIONS
+from wids.encode import Encoder
+from wids.encode import basic as encoders
+from wids.encode.images import FORMATS
+from wids.errors import EncodeError
+
+encode = Encoder()
+LOSSLESS = {
+    "png": RGB,
+    "webp": RGB,
+    "bmp": RGB,
+    "tif": RGB,
+    "tiff": RGB,
+    "ppm": RGB,
+    "pgm": RGB.convert("L"),
+    "tga": RGB,
+}
+LOSSLESS |= {"pbm": RGB.convert("1"), "pnm": RGB, "jp2": RGB, "j2k": RGB}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def there_and_back(field: str, value: Any, spec: str | None = "PIL", **options: Any) -> Any:
+    data = bytes(Encoder(**options)("000", field, value))
+    assert data == bytes(Encoder(**options)("000", field, value))  # equal values give equal bytes
+    return default_decoder(spec, allow_pickle=options.get("allow_pickle", False))({field: data})[field]
+
+
+@pytest.mark.parametrize("extension", VALUES)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_value_is_decoded_as_it_was(extension: str, suffix: str) -> None:
+    value = VALUES[extension][1]
+
+    for field in (f".{extension}{suffix}", f".seg.{extension.upper()}{suffix}"):
+        assert same(there_and_back(field, value), value)
+
+
+@pytest.mark.parametrize("extension", LOSSLESS)
+def test_an_image_without_losses_is_decoded_as_it_was(extension: str) -> None:
+    image = LOSSLESS[extension]
+
+    assert same(there_and_back(f".{extension}", image), image)
+    assert np.array_equal(np.asarray(there_and_back(f".{extension}", np.asarray(image))), np.asarray(image))
+
+
+@pytest.mark.parametrize("extension", sorted(EXTENSIONS - {"ico"}))
+def test_an_image_of_any_format_is_decoded_with_little_loss(extension: str) -> None:
+    smooth = np.tile(np.arange(0, 255, 2, dtype=np.uint8)[:, None], (1, 96))
+    modes = {"pbm": "1", "pgm": "L"}
+    image = PIL.Image.fromarray(smooth).convert(modes.get(extension, "RGB"))
+
+    found = there_and_back(f".{extension}", image)
+
+    assert np.abs(np.asarray(found.convert("L"), int) - np.asarray(image.convert("L"), int)).mean() < 3
+
+
+def test_arrays_and_tensors_are_images() -> None:
+    floats = PIXELS.astype(np.float32) / 255
+    for spec, value in (("rgb8", PIXELS), ("rgb", floats), ("torchrgb8", torch.from_numpy(PIXELS).permute(2, 0, 1))):
+        assert same(there_and_back(".png", value, spec), value)
+    assert same(there_and_back(".png", PIXELS[:, :, :1], "l8"), PIXELS[:, :, 0])
+
+
+def test_sounds_are_decoded_as_they_were() -> None:
+    stereo = torch.from_numpy(np.stack([TONE, -TONE]))
+
+    samples, rate = there_and_back(".wav", (stereo, RATE))
+    assert same(samples, stereo)
+    assert rate == RATE
+    samples, rate = there_and_back(".flac", (stereo, RATE))
+    assert rate == RATE
+    assert torch.allclose(samples, stereo, atol=2**-23)
+
+
+@pytest.mark.parametrize("extension", PICKLES)
+def test_pickles_are_written_only_where_they_are_allowed(extension: str) -> None:
+    assert there_and_back(f".{extension}", {1: "a"}, allow_pickle=True) == {1: "a"}
+    with pytest.raises(EncodeError, match=r"key '000', field '.*': .*allow_pickle=True"):
+        encode("000", f".{extension}", {1: "a"})
+
+
+@pytest.mark.parametrize("field", [".npy", ".npz", ".pt"])
+def test_what_only_pickle_can_hold_is_refused(field: str) -> None:
+    value = {"a": np.array([{1: 2}], object)} if field == ".npz" else np.array([object()], object)
+
+    with pytest.raises(EncodeError, match=f"field '{field}': cannot encode"):
+        encode("000", field, value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(JSON)
+def test_json_is_decoded_as_it_was(value: Any) -> None:
+    assert same(there_and_back(".json", value), value)
+    assert same(there_and_back(".jsonl", [value, value]), [value, value])
+
+
+def test_json_keeps_what_no_number_is_and_beside_it_what_is_none() -> None:
+    found = there_and_back(".json", {"a": [None, math.nan, -math.inf], "b": "\udcff"})
+
+    assert (found["a"][0], math.isnan(found["a"][1]), found["a"][2], found["b"]) == (None, True, -math.inf, "\udcff")
+
+
+@pytest.mark.parametrize(
+    "value", [b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"aXbXcX")[::2], io.BytesIO(b"abc")]
+)
+def test_bytes_stay_as_they_are(value: Any) -> None:
+    assert bytes(encode("000", ".jpg", value)) == b"abc"
+    assert gzip.decompress(encode("000", ".jpg.gz", value)) == b"abc"
+
+
+def test_packed_bytes_are_not_packed_again() -> None:
+    packed = gzip.compress(b"abc")
+
+    assert encode("000", ".txt.gz", packed) is packed
+
+
+def test_the_users_own_encoder_comes_first_and_the_longest_name_of_them() -> None:
+    own = Encoder({"txt": lambda text: text.upper().encode(), ".seg.png": lambda value: b"%d" % value})
+
+    assert own("000", ".a.TXT", "abc") == b"ABC"
+    assert gzip.decompress(own("000", ".txt.gz", "abc")) == b"ABC"
+    assert own("000", ".left.seg.png", 3) == b"3"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (".xyz", 3, "nothing is known that makes bytes of a value of type int; give bytes, or encoders={'.xyz'"),
+        (".mp3", (TONE[None], RATE), "nothing is known"),
+        (".cls", 3.5, "cannot encode: 'float' object"),
+        (".txt", 3, "it is a int; text is a str"),
+        (".txt", "\ud800", "surrogates not allowed"),
+        (".json", {1: 2}, "Dict key must be str"),
+        (".json", {1, 2}, "not JSON serializable"),
+        (".jsonl", {"a": 1}, "holds a list"),
+        (".jpg", "cat.jpg", "an image is one of Pillow's"),
+        (".jpg", RGB.convert("RGBA"), "cannot write mode RGBA as JPEG"),
+        (".png", PIXELS.astype(np.float32), "outside"),
+        (".npz", [ARRAY], "holds a dictionary"),
+        (".safetensors", [ARRAY], "holds a dictionary"),
+        (".ten", [np.array(["a"])], "an array of dtype"),
+        (".wav", TONE, "a pair of samples"),
+        (".wav", (TONE, RATE), r"the shape \(3000,\)"),
+        (".flac", (3 * TONE[None], RATE), "outside"),
+        (".json", None, None),
+        (".txt", None, "it is a NoneType"),
+    ],
+    ids=str,
+)
+def test_a_value_that_does_not_fit_is_refused(field: str, value: Any, message: str | None) -> None:
+    if message is None:
+        assert encode("a/b", field, value) == b"null"
+        return
+    with pytest.raises(EncodeError, match=f"^key 'a/b', field '{field}': .*{message}"):
+        encode("a/b", field, value)
+
+
+def test_an_encoder_that_gives_no_bytes_is_refused() -> None:
+    with pytest.raises(EncodeError, match="returned str; let it return bytes"):
+        Encoder({"txt": str})("000", ".txt", 3)
+    with pytest.raises(TypeError, match=r"encoders\['txt'\] is 3"):
+        Encoder({"txt": 3})  # type: ignore[dict-item]
+
+
+def test_there_is_an_encoder_for_whatever_is_decoded_but_what_only_loses() -> None:
+    assert {*encoders.PLAIN, *encoders.WITH_PICKLE} - {"html", "htm"} == {*PLAIN, *WITH_PICKLE} - {"mp3", "opus", "ogg"}
+    assert set(FORMATS) == EXTENSIONS

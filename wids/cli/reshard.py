@@ -1,0 +1,89 @@
+"""`widsindex reshard`: shards to shards of another size, order, subset or compression."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from wids.cli.terminal import printable
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "reshard",
+        help="write shards of another size, order or subset",
+        description="Copy the samples of a data set into new shards, with a descriptor and an\n"
+        "index pack beside them. The bytes of their members stay as they are. A shard\n"
+        "appears only whole; what was stopped goes on with --resume.",
+        epilog="examples:\n"
+        "  widsindex reshard train.json -o new/train-%06d.tar --max-bytes 1GB\n"
+        "  widsindex reshard train.json -o new/train-%06d.tar --shuffle --seed 1 -w 8\n"
+        "  widsindex reshard train.json -o new/train-%06d.tar.zst --max-samples 5000\n"
+        "  widsindex reshard train.json -o val/val-%04d.tar --samples 0-9999\n"
+        "  widsindex reshard train.json -o txt/txt-%04d.tar --fields txt,json\n"
+        "  cut -f1 good.tsv | widsindex reshard train.json -o ok/ok-%05d.tar --keys -\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", help="descriptor, folder, pattern or shard")
+    parser.add_argument(
+        "-o", "--output", metavar="PATTERN", required=True, help="new shards: out/train-%%06d.tar, .tar.gz or .tar.zst"
+    )
+    size = parser.add_argument_group("how much goes into a shard (1GB)")
+    size.add_argument("--max-samples", metavar="N", type=int, help="most samples")
+    size.add_argument("--max-bytes", metavar="SIZE", help="most bytes, uncompressed, or 500MB")
+    what = parser.add_argument_group("which samples, in which order (all, in theirs)")
+    what.add_argument("--samples", metavar="A-B", help="the first and the last index, counted from 0")
+    what.add_argument("--keys", metavar="FILE", help="only the keys in it, one per line; - for stdin")
+    what.add_argument("--fields", metavar="A,B", help="only these fields of each")
+    what.add_argument("--shuffle", action="store_true", help="in random order")
+    what.add_argument("--seed", type=int, default=0, help="of the random order (%(default)s)")
+    there = parser.add_mutually_exclusive_group()
+    there.add_argument("--resume", action="store_true", help="keep new shards that an earlier run has written")
+    there.add_argument("--overwrite", action="store_true", help="replace shards of these names")
+    parser.add_argument("--md5", action="store_true", help="say the MD5 of each new shard in the descriptor")
+    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that write shards (%(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write new shards."""
+    from wids.cli.workers import workers
+    from wids.tools import reshard
+
+    samples = None if options.samples is None else _read_range(options.samples)
+    keys = None if options.keys is None else _read_keys(options.keys)
+    with workers(options.workers) as executor:
+        made = reshard(
+            options.file,
+            options.output,
+            max_samples=options.max_samples,
+            max_bytes=options.max_bytes,
+            shuffle=options.shuffle,
+            seed=options.seed,
+            samples=samples,
+            keys=keys,
+            fields=None if options.fields is None else options.fields.split(","),
+            md5=options.md5,
+            resume=options.resume,
+            overwrite=options.overwrite,
+            executor=executor,
+            progress=True,
+        )
+    there = f", of which {made.num_resumed} were there" if made.num_resumed else ""
+    print(printable(f"{options.output}: {made.num_samples} samples in {made.num_shards} shards{there}"))
+
+
+def _read_range(text: str) -> range:
+    match = re.fullmatch(r"(\d{1,18})-(\d{1,18})", text)
+    if match is None or int(match[1]) > int(match[2]):
+        raise ValueError(f"--samples is {text!r}; it must be the first and the last index, such as 0-9999")
+    return range(int(match[1]), int(match[2]) + 1)
+
+
+def _read_keys(name: str) -> list[str]:
+    file = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    # Keys are whatever bytes the shards have.
+    return [line.decode("utf-8", "surrogateescape") for line in file.splitlines() if line]

@@ -1,0 +1,102 @@
+"""Arrays and tensors to files: numpy's, torch's, safetensors', tenbin's."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wids.decode.arrays import decode_torch
+from wids.decode.packages import require
+from wids.decode.tenbin import ALIGNMENT, DTYPES, MAGIC
+
+
+def encode_npy(value: Any, *, allow_pickle: bool) -> bytes:
+    """Return an `.npy` file of an array, or of what numpy makes one of.
+
+    Raises:
+        ValueError: It holds Python objects and pickles are not allowed.
+    """
+    array = np.asarray(value)
+    if array.dtype.hasobject and not allow_pickle:
+        raise ValueError(f"numpy makes an array of Python objects of this {type(value).__name__}, which is a pickle")
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, allow_pickle=allow_pickle)
+    return file.getvalue()
+
+
+def encode_npz(value: Any, *, allow_pickle: bool) -> bytes:
+    """Return an `.npz` file of `{name: array}`; an entry of bytes stays such.
+
+    Raises:
+        TypeError: It is no mapping of names.
+        ValueError: It holds Python objects and pickles are not allowed.
+    """
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise TypeError(f"it is a {type(value).__name__}; .npz holds a dictionary of names and arrays")
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in value.items():
+            # A ZipInfo that is given no time has always the same.
+            if isinstance(array, bytes):
+                archive.writestr(zipfile.ZipInfo(name), array)
+            else:
+                archive.writestr(zipfile.ZipInfo(f"{name}.npy"), encode_npy(array, allow_pickle=allow_pickle))
+    return file.getvalue()
+
+
+def encode_torch(value: Any, *, allow_pickle: bool) -> bytes:
+    """Return what `torch.save` writes; without `allow_pickle` only what is read back without it.
+
+    Raises:
+        ValueError: It is more than tensors and plain containers, and pickles are not allowed.
+    """
+    torch = require("torch", "torch")
+    file = io.BytesIO()
+    torch.save(value, file)
+    data = file.getvalue()
+    if not allow_pickle:
+        decode_torch(data, allow_pickle=False)
+    return data
+
+
+def encode_safetensors(value: Any) -> bytes:
+    """Return a safetensors file of `{name: tensor}`.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: A tensor is none that the format has.
+    """
+    if not isinstance(value, Mapping):
+        raise TypeError(f"it is a {type(value).__name__}; .safetensors holds a dictionary of names and tensors")
+    require("torch", "torch")
+    tensors = {name: tensor.contiguous() for name, tensor in value.items()}
+    data: bytes = require("safetensors.torch", "safetensors").save(tensors)
+    return data
+
+
+def encode_tenbin(value: Any) -> bytes:
+    """Return a `.ten` file of a list of arrays, or of one (see `wids.decode.tenbin`).
+
+    Raises:
+        ValueError: An array's dtype is none that the format has.
+    """
+    arrays = value if isinstance(value, (list, tuple)) else [value]
+    return b"".join(chunk for array in arrays for chunk in _tenbin_chunks(np.asarray(array)))
+
+
+def _tenbin_chunks(array: np.ndarray[Any, Any]) -> tuple[bytes, bytes]:
+    name = next((name for name, dtype in DTYPES.items() if dtype == array.dtype.newbyteorder("<")), None)
+    if name is None:
+        raise ValueError(f"an array of dtype {array.dtype}; .ten holds {', '.join(DTYPES)}")
+    header = struct.pack(f"<8s8sq{array.ndim}q", name.encode(), b"", array.ndim, *array.shape)
+    content = np.ascontiguousarray(array, DTYPES[name])
+    return _tenbin_chunk(header), _tenbin_chunk(content.tobytes())
+
+
+def _tenbin_chunk(content: bytes) -> bytes:
+    return MAGIC + struct.pack("<q", len(content)) + content + bytes(-len(content) % ALIGNMENT)

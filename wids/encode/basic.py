@@ -1,0 +1,128 @@
+"""Extension to encoder, for everything but images: each takes a field's value and gives its bytes."""
+
+from __future__ import annotations
+
+import json
+from operator import index as as_index
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from wids.decode.packages import require
+from wids.encode.arrays import encode_npy, encode_npz, encode_safetensors, encode_tenbin, encode_torch
+from wids.encode.audio import encode_flac, encode_wav
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PICKLE_PROTOCOL = 5
+"""Fixed, so that another Python gives the same bytes; Python 3.8 and newer read it."""
+_PYTHON_ONLY = ("Integer exceeds 64-bit range", "str is not valid UTF-8: surrogates not allowed")
+"""What orjson says of values that Python's own writer and reader keep."""
+
+
+def encode_text(value: Any) -> bytes:
+    """Return text as UTF-8.
+
+    Raises:
+        TypeError: It is no text.
+        UnicodeEncodeError: It has a lone surrogate.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"it is a {type(value).__name__}; text is a str, or bytes")
+    return value.encode()
+
+
+def encode_integer(value: Any) -> bytes:
+    """Return the digits of a whole number.
+
+    Raises:
+        TypeError: It is none.
+    """
+    return b"%d" % as_index(value)
+
+
+def encode_json(value: Any) -> bytes:
+    """Return a value as JSON that is read back as it was: NaN and integers of any size as Python's own writer has them.
+
+    Raises:
+        TypeError: It has something that JSON has not, keys that are no text among it.
+    """
+    try:
+        data = orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        if str(error) not in _PYTHON_ONLY:
+            raise
+        return _dump_with_python(value)
+    # orjson writes null for NaN; where there is a null, Python's writer tells which it is.
+    if b"null" in data and _has_odd_float(value):
+        return _dump_with_python(value)
+    return data
+
+
+def _dump_with_python(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _has_odd_float(value: Any) -> bool:
+    if isinstance(value, float):
+        return value - value != 0
+    if isinstance(value, dict):
+        return any(map(_has_odd_float, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_has_odd_float, value))
+
+
+def encode_json_lines(value: Any) -> bytes:
+    """Return one line per value of a list (https://jsonlines.org).
+
+    Raises:
+        TypeError: It is no list, or has something that JSON has not.
+    """
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"it is a {type(value).__name__}; .jsonl holds a list, one value per line")
+    return b"".join(encode_json(one) + b"\n" for one in value)
+
+
+def encode_msgpack(value: Any) -> bytes:
+    """Return a msgpack message.
+
+    Raises:
+        TypeError: It has something that msgpack has not.
+    """
+    data: bytes = require("msgpack", "wids[msgpack]").packb(value)
+    return data
+
+
+def encode_pickle(value: Any, *, allow_pickle: bool) -> bytes:
+    """Return a pickle; whoever reads it runs what it says, so only where that is allowed.
+
+    Raises:
+        ValueError: It is not allowed.
+    """
+    if not allow_pickle:
+        raise ValueError("readers refuse pickles, which can run code; pass allow_pickle=True if they are to trust you")
+    import pickle
+
+    return pickle.dumps(value, _PICKLE_PROTOCOL)
+
+
+PLAIN: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("txt", "text", "transcript", "html", "htm"), encode_text),
+    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), encode_integer),
+    **dict.fromkeys(("json", "jsn"), encode_json),
+    "jsonl": encode_json_lines,
+    "safetensors": encode_safetensors,
+    **dict.fromkeys(("mp", "msg", "msgpack"), encode_msgpack),
+    **dict.fromkeys(("ten", "tb"), encode_tenbin),
+    "flac": encode_flac,
+    "wav": encode_wav,
+}
+"""Extension to encoder."""
+
+WITH_PICKLE: dict[str, Callable[..., Any]] = {
+    "npy": encode_npy,
+    "npz": encode_npz,
+    **dict.fromkeys(("pt", "pth"), encode_torch),
+    **dict.fromkeys(("pkl", "pickle", "pyd"), encode_pickle),
+}
+"""Extension to encoder that takes `allow_pickle`."""

@@ -1,0 +1,143 @@
+"""Values of fields to bytes, by the last extension; `.gz` is packed behind it. The mirror of `wids.decode.decoder`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from wids.decode.decoder import by_extension, find_own, is_packed
+from wids.encode import basic, images
+from wids.errors import EncodeError
+
+FieldEncoder = Callable[[Any], Any]
+
+_MOST_REMEMBERED = 1000
+"""Fields are remembered up to here."""
+_LONGEST_TEXT = 300
+"""Characters of a library's message that go into ours."""
+_GZIP = b"\x1f\x8b"
+
+
+class Encoder:
+    """Encodes one field at a time; what is bytes already stays as it is.
+
+    What `wids.decode.Decoder` makes of the bytes equals the value that they were made of, wherever the format allows it:
+    a JPEG does not, and JSON has no tuples. Equal values give equal bytes.
+
+    Args:
+        encoders: The user's own, `{".ext": function from a value to bytes}`, before all others, looked up as decoders are.
+        allow_pickle: Allow what only pickle can hold: `.pkl`, arrays of objects, whole objects in `.pt`.
+
+    Raises:
+        ValueError: Two of `encoders` are for the same extension.
+        TypeError: One of `encoders` is no function.
+
+    Examples:
+        >>> encode = Encoder({".upper": lambda text: text.upper().encode()})
+        >>> encode("000", ".cls", 3), encode("000", ".upper", "abc"), encode("000", ".json", {"a": [1, None]})
+        (b'3', b'ABC', b'{"a":[1,null]}')
+    """
+
+    def __init__(self, encoders: Mapping[str, FieldEncoder] | None = None, *, allow_pickle: bool = False) -> None:
+        self._own = by_extension(encoders or {}, "encoders")
+        self._allow_pickle = allow_pickle
+        self._known: dict[str, _Plan] = {}
+
+    def __call__(self, key: str, field: str, value: Any) -> bytes | bytearray | memoryview:
+        """Return a field's bytes.
+
+        Args:
+            key: Of the sample, for messages.
+            field: With its dot.
+            value: To encode; `bytes`, `bytearray`, `memoryview` and `io.BytesIO` are bytes already, which a `.gz` field packs
+                where they are not.
+
+        Raises:
+            EncodeError: The value is none that the extension can hold; names key and field.
+            ModuleNotFoundError: An encoder's package is missing; names the field and says how to install it.
+        """
+        if value.__class__ is bytes and not field.endswith(("z", "Z")):
+            return value
+        plan = self._known.get(field) or self._remember(field)
+        data = _read_bytes(value)
+        if data is not None:
+            return _pack(data) if plan.is_packed and data[:2] != _GZIP else data
+        if plan.function is None:
+            raise EncodeError(
+                f"key {key!r}, field {field!r}: nothing is known that makes bytes of a value of type "
+                f"{type(value).__name__}; give bytes, or encoders={{{'.' + field.rpartition('.')[2]!r}: function}}"
+            )
+        try:
+            data = plan.function(value)
+        except MemoryError:
+            raise
+        except Exception as error:  # encoders raise what they like; whatever it is, this value does not fit
+            raise _locate(error, key, field) from error
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise EncodeError(
+                f"key {key!r}, field {field!r}: the encoder that you gave returned {type(data).__name__}; let it return bytes"
+            )
+        return _pack(data) if plan.is_packed else data
+
+    def _remember(self, field: str) -> _Plan:
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        plan = self._known[field] = self._plan(field)
+        return plan
+
+    def _plan(self, field: str) -> _Plan:
+        name = field.lower().lstrip(".")
+        own = find_own(self._own, name)
+        if own is not None:
+            return _Plan(own)
+        packed = is_packed(field)
+        name = name.removesuffix(".gz") if packed else name
+        own = find_own(self._own, name) if packed else None
+        return _Plan(own or self._find_built_in(name.rpartition(".")[2]), is_packed=packed)
+
+    def _find_built_in(self, extension: str) -> FieldEncoder | None:
+        if extension in images.FORMATS:
+            return partial(images.encode_image, extension=extension)
+        if extension in basic.WITH_PICKLE:
+            return partial(basic.WITH_PICKLE[extension], allow_pickle=self._allow_pickle)
+        return basic.PLAIN.get(extension)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}}
+
+
+class _Plan(NamedTuple):
+    """How one field is encoded."""
+
+    function: FieldEncoder | None
+    """None where only bytes are taken."""
+    is_packed: bool = False
+    """Whether the bytes are packed behind it."""
+
+
+def _read_bytes(value: Any) -> bytes | bytearray | memoryview | None:
+    """Return what is bytes already as such, None for a value that is to be encoded."""
+    if isinstance(value, (bytes, bytearray)):
+        return value
+    if isinstance(value, memoryview):
+        return value.cast("B") if value.c_contiguous else value.tobytes()
+    read = getattr(value, "getvalue", None)
+    data = read() if callable(read) else None
+    return data if isinstance(data, bytes) else None
+
+
+def _pack(data: bytes | bytearray | memoryview) -> bytes:
+    # gzip.compress writes another header in each version of Python; zlib's says no time at all.
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress(data) + packer.flush()
+
+
+def _locate(error: Exception, key: str, field: str) -> Exception:
+    where = f"key {key!r}, field {field!r}"
+    text = " ".join(str(error).split())
+    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    if isinstance(error, ImportError):
+        return ModuleNotFoundError(f"{where}: {text}", name=error.name)
+    return EncodeError(f"{where}: cannot encode: {text or type(error).__name__}")

@@ -1,0 +1,153 @@
+"""Shards that are written to shards that are there: described, published in order, and listed in a descriptor."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wids.errors import WidsError, redact
+from wids.index_files import pack_index, unpack_index, write_pack
+from wids.storage import Storage, StorageOptions
+from wids.tar import build_index
+from wids.tools.files import write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from wids.tar import TarIndex
+    from wids.tools.shard_file import ShardFile
+    from wids.tools.shard_names import ShardNames
+    from wids.tools.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenShard:
+    """What a descriptor and an index pack say of a shard."""
+
+    num_samples: int
+    """Samples in it."""
+    size: int
+    """Bytes of the file, which may be compressed."""
+    md5: str | None
+    """Of the same bytes, 32 hexadecimal digits; None where it is not said."""
+    packed: tuple[str, bytes]
+    """What the pack holds of it."""
+
+
+def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) -> WrittenShard | None:
+    """Publish a shard that was written whole; return what is in it, where it is to be indexed.
+
+    The description is made of the file, by those who read it later, and not of what was meant to be written.
+
+    Raises:
+        WidsError: The file does not hold what was written.
+        OSError: It cannot be published.
+    """
+    found = None
+    if index:
+        found = _describe(str(shard.part.path), Storage(), md5=md5)
+        if found.num_samples != shard.num_samples:
+            raise WidsError(
+                f"{redact(target.url(shard.name))}: has {found.num_samples} samples, but {shard.num_samples} were written; "
+                "is its disk damaged?"
+            )
+    target.publish(shard.part, shard.name)
+    return found
+
+
+def describe_existing(
+    target: Target, name: str, storage_options: Mapping[str, Any] | None, *, md5: bool
+) -> tuple[WrittenShard, TarIndex]:
+    """Return what is in a shard that is there, and where.
+
+    Raises:
+        WidsError: It cannot be read.
+    """
+    found = _describe(target.url(name), Storage(StorageOptions(storage_options=storage_options)), md5=md5)
+    return found, unpack_index(found.packed)
+
+
+def _describe(url: str, storage: Storage, *, md5: bool) -> WrittenShard:
+    with storage.inspect(url, digest=md5) as stored:
+        columns = build_index(stored.source)
+        packed = pack_index(stored.source, columns)
+        return WrittenShard(columns.num_samples, stored.size, stored.md5 if md5 else None, packed)
+
+
+def write_descriptor(names: ShardNames, target: Target, found: Sequence[tuple[str, WrittenShard]]) -> None:
+    """Write pack and descriptor of shards, as `create_index` does with `index=True`.
+
+    Args:
+        names: What the descriptor is named after.
+        target: Where the shards are, and it shall be.
+        found: Name and content of each shard, in order.
+    """
+    entries = [(name, *shard.packed) for name, shard in found]
+    target.put(names.pack, lambda path: write_pack(path, names.pack, entries))
+    content = {
+        "__kind__": "wids-shard-index-v1",
+        "wids_version": 1,
+        "name": names.stem,
+        "index": names.pack,
+        "shardlist": [
+            {"url": name, "nsamples": shard.num_samples, "filesize": shard.size, **_md5_entry(shard)}
+            for name, shard in found
+        ],
+    }
+    target.put(names.descriptor, lambda path: write_json(path, content))
+
+
+def _md5_entry(shard: WrittenShard) -> dict[str, str]:
+    return {} if shard.md5 is None else {"md5sum": shard.md5}
+
+
+def remove_shards(names: ShardNames, target: Target, first: int) -> None:
+    """Remove the shards from a number on, up to the first one that is missing, and what describes them."""
+    target.remove(names.descriptor)
+    target.remove(names.pack)
+    stop = first
+    while target.exists(names.name(stop)):
+        stop += 1
+    # From the last one on, so that what a crash leaves of them is found again.
+    for number in reversed(range(first, stop)):
+        target.remove(names.name(number))
+
+
+class Finisher:
+    """Finishes shards in another thread, one after the other in their order, while the next one is written.
+
+    Args:
+        finish: Finishes one.
+    """
+
+    def __init__(self, finish: Callable[[ShardFile], None]) -> None:
+        self._finish = finish
+        self._pool: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
+
+    def submit(self, shard: ShardFile) -> None:
+        """Have a shard finished; waits for the one before, so that no more than one lies unfinished.
+
+        Raises:
+            Exception: What finishing the one before raised.
+        """
+        self.wait()
+        self._pool = self._pool or ThreadPoolExecutor(1, "wids-writer")
+        self._last = self._pool.submit(self._finish, shard)
+
+    def wait(self) -> None:
+        """Wait until all are finished.
+
+        Raises:
+            Exception: What finishing the last one raised.
+        """
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None

@@ -1,0 +1,271 @@
+"""Where shards are written: a folder of this machine, or one of a store. They appear there only whole.
+
+A shard is written into a private file first. In a folder it then gets its name by one rename; to a store it is uploaded.
+Object stores show an object when all of it has come; in other stores (ssh, hdfs, smb, …) it is uploaded under a
+private name and moved.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tempfile
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wids.errors import FetchError, WidsError, redact
+from wids.storage.locations import locate
+from wids.storage.part_file import create_locked, remove_if_left, scratch_path
+from wids.storage.retry import RetryPolicy, retrying
+from wids.storage.stores import ObjectStores, store_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from wids.storage.locations import Location
+
+_PREFIX, _SUFFIX = ".wids-", ".part"
+_SCRATCH = re.compile(r"[0-9a-f]{16}\.scratch")
+_BUFFER_BYTES = 1 << 20
+_LONGEST_STEM = 100
+_SHOWN_WHOLE = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "oss", "oci"})
+"""Schemes of stores that show an object only when its upload has ended."""
+
+
+class Part:
+    """A private file that becomes a shard, locked while this process lives, so that leftovers of dead ones are known."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path, descriptor = create_locked(folder, f"{_PREFIX}{name[:_LONGEST_STEM]}", _SUFFIX)
+        self.file = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
+
+    def drop(self) -> None:
+        """Remove it, if it has not been given another name, and let go of it."""
+        self.path.unlink(missing_ok=True)
+        with suppress(OSError):  # closing writes what is left, which nobody needs, and the disk may be full
+            self.file.close()
+
+
+@contextmanager
+def explaining(url: str) -> Iterator[None]:
+    """Say of what the system refuses which shard it was about.
+
+    Raises:
+        OSError: It cannot be written; names it, and what to do.
+    """
+    try:
+        yield
+    except (WidsError, FileExistsError):
+        raise
+    except OSError as error:
+        if error.errno is None:  # it was explained already, of an earlier shard say
+            raise
+        raise OSError(
+            f"{redact(url)}: cannot be written: {error.strerror}; make room or get permission, or write elsewhere"
+        ) from error
+
+
+class Target(Protocol):
+    """Where shards are written."""
+
+    def prepare(self) -> None:
+        """Make what must be there before the first part."""
+        ...
+
+    def url(self, name: str) -> str:
+        """Return the path or URL of what has this name here."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Tell whether something has this name here."""
+        ...
+
+    def make_part(self, name: str) -> Part:
+        """Return a new private file for what will have this name."""
+        ...
+
+    def publish(self, part: Part, name: str) -> None:
+        """Give a part, whole and flushed, its name here, in place of what has it."""
+        ...
+
+    def put(self, name: str, write: Callable[[Path], None]) -> None:
+        """Have a small file written by a function that writes files only whole."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove what has this name here, if anything has."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything private."""
+        ...
+
+
+def open_target(folder: str, storage_options: Mapping[str, Any] | None = None) -> Target:
+    """Return the folder of a path or URL; nothing is made or asked yet.
+
+    Args:
+        folder: Path or URL; empty for the current folder.
+        storage_options: Passed on to fsspec.
+
+    Raises:
+        FetchError: Nothing can be written there.
+    """
+    location = locate(folder or ".")
+    if location.kind == "local":
+        return Folder(Path(location.path))
+    if location.kind == "store":
+        return Store(location, storage_options or {})
+    raise FetchError(f"{location.name}: nothing can be written there; write to a folder or an object store (s3://, …)")
+
+
+class Folder:
+    """A folder of this machine.
+
+    Args:
+        path: Of it; made, with those around it, when it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+
+    def prepare(self) -> None:
+        """Make the folder, and remove what dead writers left in it."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        for path in self._path.iterdir():
+            if (path.name.startswith(_PREFIX) and path.name.endswith(_SUFFIX)) or _SCRATCH.fullmatch(path.name):
+                remove_if_left(path)
+
+    def url(self, name: str) -> str:
+        """Return the path of a file."""
+        return str(self._path / name)
+
+    def exists(self, name: str) -> bool:
+        """Tell whether something has this name."""
+        return os.path.lexists(self._path / name)
+
+    def make_part(self, name: str) -> Part:
+        """Return a new private file."""
+        return Part(self._path, name)
+
+    def publish(self, part: Part, name: str) -> None:
+        """Bring a part to the disk, and rename it."""
+        os.fsync(part.file.fileno())
+        part.path.rename(self._path / name)
+        part.file.close()
+
+    def put(self, name: str, write: Callable[[Path], None]) -> None:
+        """Have a small file written here; what a killed process leaves of it is known as such."""
+        with scratch_path(self._path) as scratch:
+            write(scratch.with_name(name))
+            scratch.with_name(name).rename(self._path / name)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        (self._path / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Store:
+    """A folder of a store that fsspec knows; parts are made in a temporary folder of this machine.
+
+    Args:
+        location: Of it.
+        storage_options: Passed on to fsspec.
+    """
+
+    def __init__(self, location: Location, storage_options: Mapping[str, Any]) -> None:
+        self._location = location
+        self._stores = ObjectStores(storage_options)
+        self._spool: tempfile.TemporaryDirectory[str] | None = None
+
+    def prepare(self) -> None:
+        """Make a temporary folder, and that of the store where it has such."""
+        self._spool = tempfile.TemporaryDirectory(prefix="wids-")
+        if self._scheme not in _SHOWN_WHOLE:
+            with store_errors(self._location):
+                file_system, path = self._stores.file_system(self._location)
+                file_system.makedirs(path, exist_ok=True)
+
+    def url(self, name: str) -> str:
+        """Return the URL of an object."""
+        return f"{self._location.url}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Ask the store."""
+        return retrying(partial(self._ask, name), redact(self.url(name)), RetryPolicy())
+
+    def make_part(self, name: str) -> Part:
+        """Return a new private file of this machine."""
+        return Part(self._folder, name)
+
+    def publish(self, part: Part, name: str) -> None:
+        """Upload a part."""
+        self._upload(part.path, name)
+        part.drop()
+
+    def put(self, name: str, write: Callable[[Path], None]) -> None:
+        """Have a small file written, and upload it."""
+        path = self._folder / name
+        write(path)
+        self._upload(path, name)
+        path.unlink()
+
+    def remove(self, name: str) -> None:
+        """Remove an object."""
+        if self.exists(name):
+            with store_errors(locate(self.url(name))):
+                file_system, path = self._stores.file_system(locate(self.url(name)))
+                file_system.rm_file(path)
+
+    def close(self) -> None:
+        """Remove the temporary folder."""
+        if self._spool is not None:
+            self._spool.cleanup()
+            self._spool = None
+
+    @property
+    def _folder(self) -> Path:
+        assert self._spool is not None, "prepare comes first"
+        return Path(self._spool.name)
+
+    @property
+    def _scheme(self) -> str:
+        return self._location.url.partition("://")[0].lower()
+
+    def _ask(self, name: str) -> bool:
+        location = locate(self.url(name))
+        with store_errors(location):
+            file_system, path = self._stores.file_system(location)
+            file_system.invalidate_cache()
+            return bool(file_system.exists(path))
+
+    def _upload(self, source: Path, name: str) -> None:
+        """Upload a file, tried again when that fails."""
+        shown = redact(self.url(name))
+        try:
+            retrying(partial(self._try_upload, source, name), shown, RetryPolicy())
+        except FetchError as error:
+            raise FetchError(f"{shown}: cannot be uploaded: {error}") from error
+
+    def _try_upload(self, source: Path, name: str) -> None:
+        location = locate(self.url(name))
+        with store_errors(location):
+            file_system, path = self._stores.file_system(location)
+            if self._scheme in _SHOWN_WHOLE:
+                file_system.put_file(str(source), path)
+                return
+            folder, slash, _ = path.rpartition("/")
+            private = f"{folder}{slash}{_PREFIX}{name[:_LONGEST_STEM]}-{secrets.token_hex(8)}{_SUFFIX}"
+            try:
+                file_system.put_file(str(source), private)
+                file_system.mv(private, path)
+            except BaseException:
+                with suppress(Exception):  # what went wrong is told by the error; this is only tidying up
+                    file_system.rm_file(private)
+                raise

@@ -1,0 +1,358 @@
+"""`ShardWriter`: samples to numbered shards, and to the descriptor and index pack that go with them.
+
+    with ShardWriter("out/train-%06d.tar", max_bytes="1GB") as writer:
+        for number, (image, label) in enumerate(examples):
+            writer.write({"__key__": f"{number:09d}", "jpg": image, "cls": label})
+
+A shard is written under a private name, and finished while the next one is written: read back, brought to the disk and
+renamed, each after the one before. So at any moment what is there is whole, and is the beginning of the data set.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from wids.encode import Encoder
+from wids.errors import EncodeError, WidsError, redact
+from wids.tar.make_header import HeaderMaker
+from wids.tools.check_shard import read_keys
+from wids.tools.finish import Finisher, describe_existing, finish_shard, remove_shards, write_descriptor
+from wids.tools.sample_names import encode_field, encode_key
+from wids.tools.shard_file import ShardFile, make_limits
+from wids.tools.shard_names import ShardNames
+from wids.tools.targets import explaining, open_target
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from wids.tools.finish import WrittenShard
+
+
+_log = logging.getLogger(__name__)
+
+_MOST_REMEMBERED = 1000
+"""Fields are remembered up to here."""
+
+
+class ShardWriter:
+    """Writes samples into shards of limited size; use it in a `with` block.
+
+    A shard appears only whole. When the block is left by an error, the shards that were full by then stay, the one that was
+    being written is gone, and there is no descriptor: `resume=True` goes on from there, and so it does after a crash.
+
+    Args:
+        pattern: Of the shards, with one `%d` in the name: a path (`"out/train-%06d.tar"`; the folder is made) or a URL of a
+            store that fsspec knows. `.tar.gz`, `.tar.zst`, `.tar.xz` and `.tar.bz2` are compressed.
+        max_samples: Most samples in a shard; None for any number. `maxcount` is webdataset's name of it.
+        max_bytes: Most bytes of a shard, uncompressed, headers included, or `"500MB"`; a larger sample has a shard of its own.
+            `maxsize` is webdataset's name of it. Without any limit, a shard has 1 GB.
+        start_shard: Number of the first shard.
+        align: Each member's bytes begin at a multiple of so many bytes, a power of two up to 64 KiB, for those who map them:
+            4096. None for the 512 that tar has.
+        index: Write a descriptor and its index pack beside the shards when all are written, named like them.
+        md5: Say the MD5 of each shard in the descriptor, which takes about as long as writing large samples does; readers
+            compare it with `checksum="md5"`. Sizes are said in any case.
+        encoders: The user's own, `{".ext": function from a value to bytes}`, before all others.
+        allow_pickle: Allow what only pickle can hold; readers then have to trust you.
+        mtime: Time of every member, seconds since 1970; equal samples give equal shards.
+        resume: Go on behind the shards that are there: `num_samples` and `last_key` tell which sample comes next.
+        overwrite: Remove the shards that are there first, from `start_shard` up to the first number that is missing.
+        maxcount: The same as `max_samples`.
+        maxsize: The same as `max_bytes`.
+        storage_options: Passed on to fsspec.
+
+    Raises:
+        ValueError: An argument is none of those that it may be.
+        FetchError: Nothing can be written to such a URL.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> with ShardWriter(f"{folder}/digits-%04d.tar", max_samples=2) as writer:
+        ...     for number in range(5):
+        ...         writer.write({"__key__": f"{number:03d}", "cls": number, ".json": {"even": number % 2 == 0}})
+        >>> import wids
+        >>> dataset = wids.ShardListDataset(f"{folder}/digits.json")
+        >>> len(dataset), dataset[4][".cls"], dataset[4][".json"]
+        (5, 4, {'even': True})
+    """
+
+    def __init__(
+        self,
+        pattern: str | os.PathLike[str],
+        *,
+        max_samples: int | None = None,
+        max_bytes: float | str | None = None,
+        start_shard: int = 0,
+        align: int | None = None,
+        index: bool = True,
+        md5: bool = False,
+        encoders: Mapping[str, Callable[[Any], Any]] | None = None,
+        allow_pickle: bool = False,
+        mtime: int = 0,
+        resume: bool = False,
+        overwrite: bool = False,
+        maxcount: int | None = None,
+        maxsize: float | str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        max_samples = _either("max_samples", max_samples, "maxcount", maxcount)
+        max_bytes = _either("max_bytes", max_bytes, "maxsize", maxsize)
+        self._limits = make_limits(max_samples, max_bytes)
+        if start_shard < 0:
+            raise ValueError(f"start_shard is {start_shard}; it must be at least 0")
+        if resume and overwrite:
+            raise ValueError("resume keeps the shards that are there and overwrite removes them; give one of the two")
+        self._names = ShardNames.parse(pattern)
+        self._target = open_target(self._names.folder, storage_options)
+        self._storage_options = storage_options
+        self._headers = HeaderMaker(mtime=mtime, align=align)
+        self._encode = Encoder(encoders, allow_pickle=allow_pickle)
+        self._index = index
+        self._md5 = md5
+        self._resume = resume
+        self._overwrite = overwrite
+        self._next_shard = start_shard
+        self._fields: dict[str, tuple[str, bytes]] = {}
+        self._found: list[tuple[str, WrittenShard]] = []
+        self._finisher = Finisher(self._finish)
+        self._shard: ShardFile | None = None
+        self._num_samples = 0
+        self._last_key: str | None = None
+        self._is_open = False
+        self._is_closed = False
+        self._failure: BaseException | None = None
+
+    # What the user asks for
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples were written, those in the shards that `resume` has found included.
+
+        Raises:
+            WidsError: The shards that are there cannot be read.
+            FileExistsError: There are some, and nothing was said about them.
+        """
+        if not self._is_closed:
+            self._open()
+        return self._num_samples
+
+    @property
+    def last_key(self) -> str | None:
+        """Key of the last of those samples; None where there is none. Errors are those of `num_samples`."""
+        if not self._is_closed:
+            self._open()
+        return self._last_key
+
+    def write(self, sample: Mapping[str, Any]) -> None:
+        """Write a sample, as the next one.
+
+        Args:
+            sample: `__key__`, and fields with or without their dot: bytes, or what the field's extension encodes. Other names
+                that begin with two underscores are left out.
+
+        Raises:
+            EncodeError: It would not be read back the same, or a value cannot be encoded. Nothing of it was written, and the
+                next sample can be.
+            FileExistsError: A shard of this name is there.
+            OSError: It cannot be written.
+        """
+        self._open()
+        members = self._encode_sample(sample)
+        shard = self._shard
+        if shard is not None:
+            headers, num_bytes = shard.make_headers(members)
+            if not self._limits.allow(shard.num_samples + 1, num_bytes):
+                self._finish_current()
+                shard = None
+        if shard is None:
+            shard = self._shard = self._begin_shard()
+            headers, _ = shard.make_headers(members)
+        try:
+            shard.add(members, headers)
+        except BaseException:
+            # Only when it is needed: entering a context costs as much as writing a small member.
+            with self._guarded(shard):
+                raise
+        self._num_samples += 1
+        self._last_key = sample["__key__"]
+
+    def close(self) -> None:
+        """Finish the last shard and write the descriptor; does nothing when that was done.
+
+        Raises:
+            OSError: A shard cannot be written.
+            WidsError: Writing had failed before; what is there is whole, and `resume=True` goes on behind it.
+        """
+        if self._is_closed:
+            return
+        try:
+            self._open()
+            self._finish_current()
+            self._finisher.wait()
+            if self._index and self._found:
+                with explaining(self._target.url(self._names.descriptor)):
+                    write_descriptor(self._names, self._target, self._found)
+        finally:
+            self._abandon()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._abandon()
+
+    # Shards
+
+    def _open(self) -> None:
+        """Look at what is there, once.
+
+        Raises:
+            WidsError: The writer can write no more.
+        """
+        if self._failure is not None:
+            raise WidsError(
+                f"{self._shown}: writing has failed: {self._failure}; what is there is whole, go on with resume=True"
+            ) from self._failure
+        if self._is_closed:
+            raise WidsError(f"{self._shown}: the writer is closed; make another, with resume=True to go on")
+        if self._is_open:
+            return
+        first = self._next_shard
+        with explaining(self._target.url(self._names.pattern)):
+            self._target.prepare()
+            if self._overwrite:
+                remove_shards(self._names, self._target, first)
+        if not (self._overwrite or self._resume):
+            self._refuse_existing(self._names.name(first))
+            if self._index:
+                self._refuse_existing(self._names.descriptor)
+        while self._target.exists(name := self._names.name(self._next_shard)):
+            self._take_over(name)
+            self._next_shard += 1
+        self._is_open = True
+
+    def _take_over(self, name: str) -> None:
+        found, index = describe_existing(self._target, name, self._storage_options, md5=self._md5)
+        self._found.append((name, found))
+        self._num_samples += found.num_samples
+        for key in read_keys(index):
+            self._last_key = key.decode("utf-8", "surrogateescape")
+
+    def _refuse_existing(self, name: str) -> None:
+        if self._target.exists(name):
+            raise FileExistsError(
+                f"{redact(self._target.url(name))}: is there already; go on behind the shards that are there with resume=True, "
+                "replace them with overwrite=True, or write elsewhere"
+            )
+
+    def _begin_shard(self) -> ShardFile:
+        name = self._names.name(self._next_shard)
+        with explaining(self._target.url(name)):
+            self._refuse_existing(name)
+            part = self._target.make_part(name)
+        try:
+            shard = ShardFile(part, name, self._headers)
+        except BaseException:
+            part.drop()
+            raise
+        self._next_shard += 1
+        return shard
+
+    def _finish_current(self) -> None:
+        shard, self._shard = self._shard, None
+        if shard is not None:
+            with self._guarded(shard):
+                shard.finish()
+                self._finisher.submit(shard)
+
+    def _finish(self, shard: ShardFile) -> None:
+        with self._guarded(shard):
+            found = finish_shard(shard, self._target, index=self._index, md5=self._md5)
+            if found is not None:
+                self._found.append((shard.name, found))
+
+    @contextmanager
+    def _guarded(self, shard: ShardFile) -> Iterator[None]:
+        """See to it that a shard which cannot be written leaves nothing, and that none behind it appears."""
+        try:
+            with explaining(self._target.url(shard.name)):
+                yield
+        except BaseException as error:
+            self._failure = error
+            shard.part.drop()
+            raise
+
+    def _abandon(self) -> None:
+        """Let go of everything; shards that are being finished are."""
+        if self._shard is not None:
+            self._shard.part.drop()
+            self._shard = None
+        try:
+            self._finisher.wait()
+        except Exception as error:  # it was told already, or an error of the user's comes before it
+            _log.debug("%s: %s", self._shown, error)
+        self._finisher.close()
+        self._target.close()
+        self._is_closed = True
+
+    @property
+    def _shown(self) -> str:
+        return redact(self._target.url(self._names.pattern))
+
+    # Samples
+
+    def _encode_sample(self, sample: Mapping[str, Any]) -> list[tuple[bytes, Any]]:
+        """Return `(name, bytes)` of a sample's members.
+
+        Raises:
+            EncodeError: It would not be read back the same.
+        """
+        key = sample.get("__key__")
+        name = encode_key(key)
+        if key == self._last_key:
+            raise EncodeError(f"key {key!r}: is that of the sample before, of which this one would become a part")
+        fields = self._fields
+        members: dict[bytes, tuple[bytes, Any]] = {}
+        for given, value in sample.items():
+            known = fields.get(given) or self._remember(given)
+            field, stored = known
+            if not field:
+                continue
+            if stored in members:
+                raise EncodeError(
+                    f"key {key!r}: has the field {field!r} twice, with and without its dot; give one of them"
+                )
+            members[stored] = (name + stored, self._encode(key, field, value))  # type: ignore[arg-type]
+        if not members:
+            raise EncodeError(f"key {key!r}: has no fields, so that nothing would be left of it; give it one")
+        return list(members.values())
+
+    def _remember(self, given: str) -> tuple[str, bytes]:
+        """Return a field with its dot, as text and as it is stored; both are empty for what is left out."""
+        if len(self._fields) >= _MOST_REMEMBERED:
+            self._fields.clear()
+        if isinstance(given, str) and given.startswith("__"):
+            known = ("", b"")
+        else:
+            stored = encode_field(given)
+            known = (given if given.startswith(".") else f".{given}", stored)
+        self._fields[given] = known
+        return known
+
+
+def _either(name: str, value: Any, other: str, alias: Any) -> Any:
+    if value is not None and alias is not None:
+        raise ValueError(f"{name} and {other} are the same; give one of them")
+    return alias if value is None else value
