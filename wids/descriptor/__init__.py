@@ -1,6 +1,7 @@
 """Descriptors: what names the shards of a dataset, to a list of shards with resolved URLs and counts."""
 
+from wids.descriptor.folders import KINDS, Folder, open_folder, read_folder
 from wids.descriptor.loader import Descriptor, load_descriptor
 from wids.descriptor.offsets import ShardOffsets
 
-__all__ = ["Descriptor", "ShardOffsets", "load_descriptor"]
+__all__ = ["KINDS", "Descriptor", "Folder", "ShardOffsets", "load_descriptor", "open_folder", "read_folder"]

@@ -77,10 +77,10 @@ def create_index(
     storage = storage or Storage()
     path = Path(output)
     check_place(path)
-    listed = load_descriptor(shards, fetch=storage.read).shards
+    listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
     if not listed:
         raise DescriptorError("no shards were named; give files, patterns or folders")
-    names = _name_shards([str(shard["url"]) for shard in listed], path.parent.absolute(), base)
+    names = name_shards([str(shard["url"]) for shard in listed], path.parent.absolute(), base)
     content: dict[str, Any] = {"__kind__": "wids-shard-index-v1", "wids_version": 1}
     content["name"] = _default_name(str(listed[0]["url"])) if name is None else name
     content |= {key: value for key, value in (("base", base), ("info", info)) if value is not None}
@@ -150,7 +150,7 @@ def _try_describe(storage: Storage, index: bool, checksums: bool, shard: Mapping
         return str(error)
 
 
-def _name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str]:
+def name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str]:
     """Return what a descriptor in `folder` calls shards.
 
     Raises:
