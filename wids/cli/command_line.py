@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   widsindex create 'shards/train-{000000..000099}.tar' -o train.json -n train
+  widsindex import prepared/ --split train -o train.json
   widsindex info train.json
   widsindex sample train.json 1900
   widsindex sample train.json 1900 --cat json
@@ -27,6 +28,7 @@ examples:
   widsindex reshard train.json -o new/train-%06d.tar --max-bytes 1GB
   widsindex fetch train.json --shards 0-99
   widsindex cache ls
+  widsindex export train.json --to dali -o idx/
 """
 
 
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    from wids.cli import cache, create, fetch, info, repair, reshard, sample, update, verify
+    from wids.cli import cache, create, export, fetch, import_, info, repair, reshard, sample, update, verify
 
     parser = argparse.ArgumentParser(
         prog="widsindex",
@@ -63,7 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"wids {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (create, info, sample, update, verify, repair, reshard, fetch, cache):
+    for command in (create, import_, info, sample, update, verify, repair, reshard, fetch, cache, export):
         command.add_parser(commands)
     return parser
 
