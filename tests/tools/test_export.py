@@ -151,6 +151,12 @@ def test_what_was_prepared_opens_again_by_split(shards: list[Path], tmp_path: Pa
     assert [(shard["url"], shard["nsamples"]) for shard in found] == [(str(shards[0]), 3), (str(shards[1]), 2)]
 
 
+def test_shards_may_be_named_by_file_urls(shards: list[Path], tmp_path: Path) -> None:
+    export_energon({"train": [{"url": f"file://{shards[2]}", "nsamples": 1}]}, tmp_path, storage=Storage())
+
+    assert len(shards[2].with_suffix(".tar.idx").read_bytes()) == 16
+
+
 def test_a_prepared_folder_is_not_prepared_over(shards: list[Path], tmp_path: Path) -> None:
     (tmp_path / ".nv-meta").mkdir()
 
@@ -173,7 +179,7 @@ def test_what_energon_could_not_read_leaves_nothing(
 
     with pytest.raises(WidsError, match=message):
         export_energon({"train": entries(shards[0], more)}, tmp_path, storage=Storage())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["0.tar", "1.tar", "2.tar", "9.tar", "parts"]
 
 
 def test_shards_outside_the_folder_cannot_be_prepared(shards: list[Path], tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "import",
         help="make a descriptor of a folder that another tool left",
-        description="Make a descriptor of a folder as img2dataset, Energon (.nv-meta), DALI (.idx) or a\n"
-        "Hugging Face repository left it. Counts that stand in the folder are taken over\n"
-        "and compared when a shard is first read; others are made. A folder of images in\n"
-        "folders of classes is written to shards beside the descriptor first.",
+        description="Make a descriptor of a folder as img2dataset, Energon (.nv-meta), DALI (.idx)\n"
+        "or a Hugging Face repository left it. Counts that stand in the folder are taken\n"
+        "over and compared when a shard is first read; others are made. Images in folders\n"
+        "of classes are written to shards beside the descriptor first.",
         epilog="examples:\n"
         "  widsindex import laion/ -o train.json\n"
         "  widsindex import prepared/ --split val -o val.json\n"

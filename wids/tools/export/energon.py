@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import orjson
-import yaml
 
-from wids.errors import DescriptorError, WidsError
+from wids.errors import DescriptorError, WidsError, redact
+from wids.storage import locate
 from wids.tar import first_headers, stops_of
 from wids.tools.export.samples import Sample, for_each_shard, read_samples
 from wids.tools.files import write_file
@@ -36,6 +36,8 @@ from wids.tools.files import write_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Executor
+
+    from numpy.typing import NDArray
 
     from wids.storage import Storage
 
@@ -92,6 +94,8 @@ def export_energon(
         WidsError: A shard cannot be read, or a key is in two samples, which Energon does not take.
         OSError: A file cannot be written.
     """
+    import yaml
+
     meta = folder / _META
     if meta.exists():
         raise DescriptorError(f"{meta}: is there already; remove it to have it written again")
@@ -105,12 +109,15 @@ def export_energon(
         found = zip(
             entries, for_each_shard(partial(_look_at, storage), list(entries.values()), executor, progress), strict=True
         )
-        counts = _write_index(part / "index.sqlite", folder, found)
+        bounds = _write_index(part / "index.sqlite", found)
+        counts = {name: len(offsets) - 1 for name, offsets in bounds.items()}
         info = {"energon_version": None, "shard_counts": counts}
         (part / ".info.json").write_bytes(orjson.dumps(info, option=orjson.OPT_INDENT_2))
         (part / "split.yaml").write_text(yaml.safe_dump({"split_parts": named, "exclude": []}, sort_keys=False))
         (part / "dataset.yaml").write_bytes(_DATASET)
         (part / "index.uuid").write_text(str(uuid.uuid4()))
+        for name, offsets in bounds.items():
+            write_file((folder / name).with_suffix(".tar.idx"), offsets.astype("<u8").tobytes())
         part.rename(meta)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -118,10 +125,17 @@ def export_energon(
 
 
 def _name_in(folder: Path, url: str) -> str:
-    path = Path(url).absolute()
-    if not path.is_relative_to(folder.absolute()):
-        raise DescriptorError(f"{url}: is not in {folder}, and Energon takes only shards in the folder itself")
+    path = _path_of(url)
+    if path is None or not path.is_relative_to(folder.absolute()):
+        raise DescriptorError(
+            f"{redact(url)}: is not in {folder}, and Energon takes only shards in the folder itself; name their folder"
+        )
     return path.relative_to(folder.absolute()).as_posix()
+
+
+def _path_of(url: str) -> Path | None:
+    location = locate(url)
+    return Path(location.path).absolute() if location.kind == "local" else None
 
 
 def _look_at(storage: Storage, shard: Mapping[str, Any]) -> _Shard:
@@ -136,12 +150,12 @@ def _look_at(storage: Storage, shard: Mapping[str, Any]) -> _Shard:
     )
     headers = first_headers(offsets, sizes)
     if headers is None:
-        return _Shard(samples, _scan_headers(Path(shard["url"]), len(samples)))
+        return _Shard(samples, _scan_headers(locate(shard["url"]).path, len(samples)))
     firsts = np.cumsum([0, *(len(sample.files) for sample in samples[:-1])])
     return _Shard(samples, [*headers[firsts].tolist(), int(stops_of(offsets, sizes)[-1])])
 
 
-def _scan_headers(path: Path, num_samples: int) -> list[int]:
+def _scan_headers(path: str, num_samples: int) -> list[int]:
     """Return where samples begin, in a shard with more in it than the files of samples, as Energon finds it."""
     bounds: list[int] = []
     last = None
@@ -159,18 +173,17 @@ def _scan_headers(path: Path, num_samples: int) -> list[int]:
     return bounds[: num_samples + 1]
 
 
-def _write_index(path: Path, folder: Path, shards: Iterable[tuple[str, _Shard]]) -> dict[str, int]:
-    """Write the database and the offset files; return how many samples each shard has."""
-    counts = {}
+def _write_index(path: Path, shards: Iterable[tuple[str, _Shard]]) -> dict[str, NDArray[np.int64]]:
+    """Write the database; return where the samples of each shard begin, and where the last one ends."""
+    bounds = {}
     with closing(sqlite3.connect(path)) as database:
         database.executescript(f"PRAGMA journal_mode = OFF; {_TABLES}")
         for number, (name, shard) in enumerate(shards):
             _add_shard(database, number, name, shard)
-            write_file((folder / name).with_suffix(".tar.idx"), np.array(shard.bounds, "<u8").tobytes())
-            counts[name] = len(shard.samples)
+            bounds[name] = np.array(shard.bounds, np.int64)
         database.executescript(_INDEXES)
         database.commit()
-    return counts
+    return bounds
 
 
 def _add_shard(database: sqlite3.Connection, number: int, name: str, shard: _Shard) -> None:
