@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write test-frameworks test-servers soak clean
+.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write test-frameworks test-servers test-interop soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -85,6 +85,9 @@ test-servers: $(READY)  ## nginx, and S3 as moto serves it
 
 bench-write: $(READY)  ## shards written, beside webdataset's own writer
 	$(BIN)/python benchmarks/write_shards.py
+
+test-interop: $(READY)  ## Grain, Hugging Face datasets, Ray, Energon and DALI, each in an environment of its own
+	$(BIN)/python tests/interop/run.py $(ARGS)
 
 soak: $(READY)  ## jobs that torchrun starts in every way; processes that are killed at any moment
 	WIDS_SOAK=1 $(BIN)/python -m pytest tests/sampling tests/storage/test_kill.py tests/tools/test_writer_kill.py $(ARGS)

@@ -12,6 +12,10 @@ import subprocess
 import sys
 from importlib.metadata import requires
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -48,16 +52,28 @@ def main() -> None:
 
 def environment(version: str, interpreter: str) -> Path:
     """Return the interpreter of an environment with what the tests need, made where it is not there."""
-    folder = ROOT / f".venv-{version}"
+    return make_environment(version, interpreter, packages())
+
+
+def make_environment(name: str, interpreter: str, wanted: list[str], alone: Iterable[str] = ()) -> Path:
+    """Return the interpreter of the environment `.venv-NAME`, made anew where other packages are wanted than are there.
+
+    Args:
+        name: Of the environment.
+        interpreter: Which Python it is of.
+        wanted: Packages that are installed with all that they need.
+        alone: Packages that are installed without what they need.
+    """
+    folder = ROOT / f".venv-{name}"
     python = folder / "bin" / "python"
     ready = folder / ".ready"
-    wanted = packages()
-    if not ready.exists() or ready.read_text(encoding="utf-8") != "\n".join(wanted):
+    content = "\n".join([*wanted, *alone])
+    if not ready.exists() or ready.read_text(encoding="utf-8") != content:
         subprocess.run([interpreter, "-m", "venv", "--clear", str(folder)], check=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--prefer-binary"]
-        subprocess.run([*pip, *wanted], check=True)
-        subprocess.run([*pip, "--no-deps", "--editable", str(ROOT)], check=True)
-        ready.write_text("\n".join(wanted), encoding="utf-8")
+        subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), *wanted], check=True)
+        subprocess.run([*pip, "--no-deps", *alone, "--editable", str(ROOT)], check=True)
+        ready.write_text(content, encoding="utf-8")
     return python
 
 

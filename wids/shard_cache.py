@@ -232,7 +232,9 @@ class ShardCache:
         if isinstance(source, RangeSource):
             source.on_use(partial(self._drop_worn, shard))
         is_stale = shard in self._stale
-        index = self._indexes.obtain(source, {**description, "index": None} if is_stale else description)
+        index = self._indexes.obtain(
+            source, {**description, "index": None, "offsets": None} if is_stale else description
+        )
         reader = TarReader(source, index, verify=self.verify_members, compare=not is_stale)
         self._compare(shard, description, reader)
         return reader
@@ -316,17 +318,23 @@ class ShardCache:
     def _compare(self, shard: int, description: Mapping[str, Any], reader: TarReader) -> None:
         expected = description.get("nsamples")
         name = redact(str(description["url"]))
+        said_by = description.get("counted_by", "its descriptor")
         if expected is not None and reader.num_samples < expected:
+            is_counted = "counted_by" in description
+            remedy = (
+                "make a descriptor with: widsindex create"
+                if is_counted
+                else "correct the descriptor with: widsindex update --recount"
+            )
             raise ShardMismatchError(
-                f"{name}: has {reader.num_samples} samples, but its descriptor says {expected}; fetch the shard again, or "
-                "correct the descriptor with: widsindex update --recount"
+                f"{name}: has {reader.num_samples} samples, but {said_by} says {expected}; fetch the shard again, or {remedy}"
             )
         if shard in self._warned:
             return
         self._warned.add(shard)
         if expected is not None and reader.num_samples > expected:
             logger.warning(
-                "%s: has %d samples, its descriptor says %d; the rest is left out", name, reader.num_samples, expected
+                "%s: has %d samples, %s says %d; the rest is left out", name, reader.num_samples, said_by, expected
             )
         for note in reader.notes:
             logger.warning("%s: %s", name, note)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   widsindex create 'shards/train-{000000..000099}.tar' -o train.json -n train
+  widsindex import prepared/ --split train -o train.json
   widsindex info train.json
   widsindex sample train.json 1900
   widsindex sample train.json 1900 --cat json
@@ -30,6 +31,7 @@ examples:
   widsindex columns train.json --from-json width,height
   widsindex select train.json --where 'width >= 512' -o large.json
   widsindex cache ls
+  widsindex export train.json --to dali -o idx/
 """
 
 
@@ -57,7 +59,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    from wids.cli import cache, columns, create, diff, fetch, info, repair, reshard, sample, select, update, verify
+    from wids.cli import (
+        cache,
+        columns,
+        create,
+        diff,
+        export,
+        fetch,
+        import_,
+        info,
+        repair,
+        reshard,
+        sample,
+        select,
+        update,
+        verify,
+    )
 
     parser = argparse.ArgumentParser(
         prog="widsindex",
@@ -67,7 +84,22 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"wids {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (create, info, sample, update, verify, repair, reshard, fetch, columns, select, diff, cache):
+    for command in (
+        create,
+        import_,
+        info,
+        sample,
+        update,
+        verify,
+        repair,
+        reshard,
+        fetch,
+        columns,
+        select,
+        diff,
+        cache,
+        export,
+    ):
         command.add_parser(commands)
     return parser
 

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     if options.workers < 1:
         raise ValueError(f"--workers is {options.workers}; it must be at least 1")
     storage = Storage(StorageOptions(cache_dir=options.cache_dir, cache_size=options.cache_size, checksum="md5"))
-    shards = load_descriptor(options.file, fetch=storage.read).shards
+    shards = load_descriptor(options.file, fetch=storage.read, list_folder=storage.list_folder).shards
     chosen = shards if options.shards is None else shards[choose(options.shards, len(shards))]
     with ThreadPoolExecutor(options.workers) as pool:
         fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)

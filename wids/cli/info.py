@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     if options.table:
         _print_columns("file", "name", "nbytes", "nsamples", "base", "last", "datasets")
     for file in options.files:
-        descriptor = load_descriptor(file, fetch=storage.read)
+        descriptor = load_descriptor(file, fetch=storage.read, list_folder=storage.list_folder)
         if options.table:
             _print_row(file, descriptor)
         else:

@@ -52,7 +52,8 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
     Args:
         shards: A descriptor's path, URL or open file; a folder of tars; a pattern (`x-{000000..000099}.tar`,
             `dir/*.tar`); a list of shards (`{"url", "nsamples"}`, `(url, nsamples)`, paths or URLs) or of descriptors.
-            Shards without a count are indexed once, here.
+            Shards without a count are indexed once, here. A folder may be as img2dataset, Energon, DALI or a Hugging Face
+            repository left it; the counts in it are used.
         transformations: `"PIL"`, `"numpy"`, an image spec of webdataset, a callable, a list of callables; `[]` or None
             leaves each field an `io.BytesIO`.
         fields: The only fields to read, as `"jpg"` or `".jpg"`; None for all.
@@ -80,6 +81,7 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
         base: What relative URLs are resolved against; None for the descriptor's own place.
         options: Keys that replace the descriptor's, as in 0.1.11.
         dataset_name: Replaces the descriptor's name.
+        split: Which split of a folder that has several, as Energon and Hugging Face leave them.
 
     Raises:
         DescriptorError: The descriptor is wrong; names the place in it.
@@ -110,6 +112,7 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
         base: str | None = None,
         options: Mapping[str, Any] | None = None,
         dataset_name: str | None = None,
+        split: str | None = None,
     ) -> None:
         storage = Storage(
             StorageOptions(
@@ -125,7 +128,15 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
                 localname=localname,
             )
         )
-        descriptor = load_descriptor(shards, fetch=storage.read, base=base, options=options, dataset_name=dataset_name)
+        descriptor = load_descriptor(
+            shards,
+            fetch=storage.read,
+            list_folder=storage.list_folder,
+            base=base,
+            options=options,
+            dataset_name=dataset_name,
+            split=split,
+        )
         self.spec = descriptor.spec
         self.dataset_name = descriptor.name
         self._source = descriptor.source

@@ -1,20 +1,19 @@
 """Anything that names shards to one list of shards with resolved URLs.
 
 A descriptor may be made of components, each with a shardlist, a `source_url`, or components of its own. Reading is done
-by a function that is passed in, so that this layer knows no network; only folders and patterns are looked up here.
+by a function that is passed in, and so is looking into folders of stores, so that this layer knows no network; only local
+folders and patterns are looked up here.
 """
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import braceexpand
-
+from wids.descriptor.folders import list_local, open_folder, read_folder
 from wids.descriptor.schema import (
     check_list,
     check_object,
@@ -24,10 +23,12 @@ from wids.descriptor.schema import (
     check_weight,
     parse_json,
 )
-from wids.descriptor.urls import Base, folder_of, is_tar, local_path
+from wids.descriptor.urls import Base, expand_braces, folder_of, is_tar, local_path
 from wids.errors import DescriptorError, redact
 
-Fetch = Callable[[str], bytes]
+if TYPE_CHECKING:
+    from wids.descriptor.folders import Fetch, ListFolder
+
 Shard = dict[str, Any]
 
 _DEEPEST = 32
@@ -61,6 +62,8 @@ def load_descriptor(
     base: str | None = None,
     options: Mapping[str, Any] | None = None,
     dataset_name: str | None = None,
+    split: str | None = None,
+    list_folder: ListFolder = list_local,
 ) -> Descriptor:
     """Return the shards that `shards` names.
 
@@ -71,21 +74,26 @@ def load_descriptor(
         base: What relative URLs resolve against, before the descriptor's own `base` and place.
         options: Entries that replace those of the top-level descriptor.
         dataset_name: Replaces the descriptor's name.
+        split: Which split of a folder is meant; None for the only one, or for all where nobody divided it.
+        list_folder: Path or URL of a folder to the names in it, for folders in stores.
 
     Raises:
-        DescriptorError: A descriptor says what it may not; names file and JSON path. A folder or pattern has no shards.
+        DescriptorError: A descriptor says what it may not; names file and JSON path. A folder or pattern has no shards. A
+            folder has several splits, or not this one; what is no folder has none.
         FetchError: What `fetch` raises.
         TypeError: `shards` is none of these.
     """
-    loader = _Loader(fetch, base)
+    loader = _Loader(fetch, base, split, list_folder)
     source: str | None = None
     if isinstance(shards, (str, os.PathLike)):
         source = os.fspath(shards)
         spec, found = loader.load_name(source, dict(options or {}))
-        source = redact(source)
+        source = redact(source) if split is None else None
     elif hasattr(shards, "read"):
+        loader.refuse_split("the file")
         spec, found = loader.load_file(shards, dict(options or {}))
     elif isinstance(shards, Mapping):
+        loader.refuse_split("the descriptor")
         spec, found = loader.load_object({**shards, **(options or {})}, "descriptor", "", ())
     elif isinstance(shards, Iterable):
         spec = dict(options or {})
@@ -107,17 +115,39 @@ def load_descriptor(
 
 
 class _Loader:
-    def __init__(self, fetch: Fetch, base: str | None) -> None:
+    def __init__(self, fetch: Fetch, base: str | None, split: str | None, list_folder: ListFolder) -> None:
         self._fetch = fetch
         self._base = base
+        self._split = split
+        self._list_folder = list_folder
 
     def load_name(self, name: str, options: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], list[Shard]]:
         """Return descriptor and shards of a path, URL or pattern."""
+        folder = open_folder(name, self._list_folder, self._fetch)
+        if folder is not None:
+            return dict(options or {}), self._rebased(read_folder(folder, self._split)[1])
+        self.refuse_split(redact(name))
         listed = _list_shards(name)
         if listed is not None:
-            base = Base(self._base) if self._base is not None else None
-            return dict(options or {}), [{"url": url if base is None else base.join(url)} for url in listed]
+            return dict(options or {}), self._rebased([{"url": url} for url in listed])
         return self._load_source(name, (), options)
+
+    def refuse_split(self, what: str) -> None:
+        """Raise where a split was asked for of something that has none.
+
+        Raises:
+            DescriptorError: It was.
+        """
+        if self._split is not None:
+            raise DescriptorError(f"{what}: is no folder, and has no split {self._split!r}; leave split out")
+
+    def _rebased(self, shards: list[Shard]) -> list[Shard]:
+        """Return shards as seen from the `base` that was given."""
+        if self._base is not None:
+            base = Base(self._base)
+            for shard in shards:
+                shard["url"] = base.join(shard["url"])
+        return shards
 
     def load_file(self, file: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Shard]]:
         """Return descriptor and shards of an open file."""
@@ -130,6 +160,7 @@ class _Loader:
         """Return the shards of one item of a list."""
         if isinstance(item, (str, os.PathLike)):
             return self._named(*self.load_name(os.fspath(item)))
+        self.refuse_split(f"shards[{place}]")
         if isinstance(item, Mapping) and ("shardlist" in item or "datasets" in item):
             return self._named(*self.load_object(dict(item), f"shards[{place}]", "", ()))
         if isinstance(item, (tuple, list)) and len(item) == 2:
@@ -198,6 +229,8 @@ class _Loader:
             for place, entry in enumerate(check_list(part, "shardlist", file, path)):
                 check_shard(entry, file, f"{path}shardlist[{place}].")
                 shards.append({**entry, "url": base.join(entry["url"])})
+                if entry.get("offsets"):
+                    shards[-1]["offsets"] = base.join(entry["offsets"])
         if "datasets" in part:
             for place, component in enumerate(check_list(part, "datasets", file, path)):
                 shards += self._load_component(component, file, f"{path}datasets[{place}].", base, folder, chain)
@@ -239,13 +272,13 @@ def _refuse_rows(spec: dict[str, Any]) -> None:
 
 
 def _list_shards(name: str) -> list[str] | None:
-    """Return the shards that a folder, a pattern or a shard's own name stands for; None for a descriptor."""
+    """Return the shards that a pattern or a shard's own name stands for; None for a descriptor."""
     path = local_path(name)
     if name.startswith("pipe:"):
         return [name]
     if path is not None and os.path.exists(path):  # a name with braces may be a file's own  # noqa: PTH110
-        return _list_folder(path) if os.path.isdir(path) else [name] if is_tar(name) else None  # noqa: PTH112
-    expanded = list(braceexpand.braceexpand(name)) if "{" in name else [name]
+        return [name] if is_tar(name) else None
+    expanded = expand_braces(name)
     if path is not None and glob.has_magic(name):
         found = [
             match
@@ -258,10 +291,3 @@ def _list_shards(name: str) -> list[str] | None:
     if len(expanded) > 1 or is_tar(name) or (path is not None and glob.has_magic(name)):
         return expanded
     return None
-
-
-def _list_folder(path: str) -> list[str]:
-    names = sorted(entry.name for entry in os.scandir(path) if is_tar(entry.name) and not entry.name.startswith("."))
-    if not names:
-        raise DescriptorError(f"{path}: this folder holds no .tar shards; name the folder that does")
-    return [str(Path(path, name)) for name in names]

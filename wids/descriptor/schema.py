@@ -11,6 +11,8 @@ from wids.errors import DescriptorError
 
 _MD5 = re.compile(r"[0-9a-fA-F]{32}")
 _LARGEST = 1 << 62
+_REST = frozenset(["md5sum", "dataset", "name", "weight", "offsets", "counted_by"])
+"""What few shards have."""
 _REMEDY = "correct the descriptor, or write it with: widsindex create"
 
 
@@ -36,7 +38,7 @@ def check_object(content: Any, file: str) -> dict[str, Any]:
         DescriptorError: It is not.
     """
     if not isinstance(content, dict):
-        raise DescriptorError(f"{file}: holds {_kind(content)}; a descriptor is an object with a shardlist")
+        raise DescriptorError(f"{file}: holds {in_words(content)}; a descriptor is an object with a shardlist")
     version = content.get("wids_version", 1)
     if version != 1 or isinstance(version, bool):
         raise DescriptorError(f"{file}: wids_version is {version!r}; version 1 is read here")
@@ -74,10 +76,10 @@ def check_list(content: dict[str, Any], name: str, file: str, path: str) -> list
     """
     value = content[name]
     if not isinstance(value, list):
-        raise DescriptorError(f"{file}: {path}{name} is {_kind(value)}; it must be a list")
+        raise DescriptorError(f"{file}: {path}{name} is {in_words(value)}; it must be a list")
     for place, item in enumerate(value):
         if not isinstance(item, dict):
-            raise DescriptorError(f"{file}: {path}{name}[{place}] is {_kind(item)}; it must be an object")
+            raise DescriptorError(f"{file}: {path}{name}[{place}] is {in_words(item)}; it must be an object")
     return value
 
 
@@ -98,7 +100,7 @@ def check_shard(shard: dict[str, Any], file: str, path: str) -> None:
             raise DescriptorError(f"{file}: {path}{name} is {value!r}; it must be an integer")
         if not 0 <= value <= _LARGEST:
             raise DescriptorError(f"{file}: {path}{name} is {value}; it must be at least 0 and at most 2**62")
-    if "md5sum" in shard or "dataset" in shard or "name" in shard or "weight" in shard:
+    if not _REST.isdisjoint(shard):
         _check_rest(shard, file, path)
 
 
@@ -106,7 +108,7 @@ def _check_rest(shard: dict[str, Any], file: str, path: str) -> None:
     digest = shard.get("md5sum")
     if digest is not None and (not isinstance(digest, str) or not _MD5.fullmatch(digest)):
         raise DescriptorError(f"{file}: {path}md5sum is {digest!r}; it must be 32 hexadecimal digits")
-    for name in ("dataset", "name"):
+    for name in ("dataset", "name", "offsets", "counted_by"):
         check_text(shard, name, file, path)
     check_weight(shard, file, path)
 
@@ -150,6 +152,12 @@ def check_weight(content: dict[str, Any], file: str, path: str) -> None:
         raise DescriptorError(f"{file}: {path}weight is {weight!r}; it must be a number of at least 0")
 
 
-def _kind(value: Any) -> str:
+def in_words(value: Any) -> str:
+    """Return what kind of JSON value this is; never the value, which may be of any size.
+
+    Examples:
+        >>> in_words([]), in_words(None)
+        ('a list', 'null')
+    """
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
     return names.get(type(value), "null" if value is None else f"a {type(value).__name__}")

@@ -7,9 +7,17 @@ import posixpath
 import re
 from urllib.parse import unquote, urlsplit
 
+import braceexpand
+
+from wids.errors import DescriptorError, redact
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 TAR_NAME = re.compile(r"\.(tar|tgz|tbz2|txz|tzst|tar\.(gz|bz2|xz|zst))$", re.IGNORECASE)
 """Names of shards, plain and compressed."""
+_MOST_NAMES = 10_000_000
+"""That a pattern may stand for: a slip in it, or malice, shall not fill the memory."""
+_BRACES = re.compile(r"\{(?:(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})(?:\.\.[^{}]*)?|([^{}]*))\}")
+"""Both ends of a range, or what is listed."""
 
 
 def is_url(text: str) -> bool:
@@ -94,3 +102,26 @@ def folder_of(location: str) -> str:
     if _SCHEME.match(location):
         location = re.split(r"[?#]", location, maxsplit=1)[0]
     return location.rpartition("/")[0] or ("/" if location.startswith("/") else "")
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Return the names that a pattern with braces stands for; a name without braces stands for itself.
+
+    Raises:
+        DescriptorError: They are more than ten million.
+
+    Examples:
+        >>> expand_braces("a-{08..10}.tar"), expand_braces("b.tar")
+        (['a-08.tar', 'a-09.tar', 'a-10.tar'], ['b.tar'])
+    """
+    if "{" not in pattern:
+        return [pattern]
+    most = 1
+    for first, last, listed in _BRACES.findall(pattern):
+        # braceexpand would fill the memory before it gave the first name.
+        most *= abs(int(last) - int(first)) + 1 if first else listed.count(",") + 1
+        if most > _MOST_NAMES:
+            raise DescriptorError(
+                f"{redact(pattern)}: stands for more than {_MOST_NAMES} names; is a number in it too large?"
+            )
+    return list(braceexpand.braceexpand(pattern))

@@ -13,6 +13,7 @@ command.py
 mounts.py, process.py             which files are safe to map; what each process makes for itself
 """
 
+from wids.storage.locations import locate
 from wids.storage.options import StorageOptions
 from wids.storage.process import PerProcess
 from wids.storage.ranges import RangeSource, ReadAhead
@@ -28,4 +29,5 @@ __all__ = [
     "Storage",
     "StorageOptions",
     "StoredShard",
+    "locate",
 ]

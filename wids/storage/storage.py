@@ -235,6 +235,22 @@ class Storage:
         fetch(self._transport(location.kind), location, sink, Expected(), self._retry)
         return bytes(sink.data)
 
+    def list_folder(self, url: str) -> list[str] | None:
+        """Return the names of what is in a folder of a store, those of folders with a slash behind.
+
+        Returns:
+            In order; None where the URL names no folder, or none that can be listed.
+
+        Raises:
+            FetchError: The store cannot be asked.
+        """
+        location = locate(url)
+        if location.kind != "store":
+            return None
+        store = self._transports.get()["store"]
+        names: list[str] | None = retrying(partial(store.list_folder, location), location.name, self._retry)
+        return names
+
     @contextmanager
     def inspect(self, url: str, *, digest: bool = True) -> Iterator[StoredShard]:
         """Give a shard as it is stored now, for a block; nothing is kept of it, and no cached copy is taken for it.

@@ -110,6 +110,26 @@ class ObjectStores:
         with store_errors(location):
             return file_system.open(path, "rb", cache_type="none"), info
 
+    def list_folder(self, location: Location) -> list[str] | None:
+        """Return the names of what is in a folder, in order, those of folders with a slash behind; None where it is none.
+
+        Raises:
+            FetchError: The store's driver is missing or refuses the URL.
+            PassingError: The store cannot be asked.
+        """
+        file_system, path = self.file_system(location)
+        path = path.rstrip("/")
+        with store_errors(location):
+            file_system.invalidate_cache()
+            try:
+                infos = file_system.ls(path, detail=True)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                return None  # who may not list may still read; reading says what is wrong
+        names = [(info["name"].rstrip("/"), info.get("type") == "directory") for info in infos]
+        if any(name == path and not is_folder for name, is_folder in names):
+            return None  # a file is listed as itself, and so is the empty object that marks a folder
+        return sorted(name.rpartition("/")[2] + "/" * is_folder for name, is_folder in names if name != path)
+
     def file_system(self, location: Location) -> tuple[Any, str]:
         """Return the file system of a URL, and the object's path in it.
 

@@ -4,6 +4,7 @@ from wids.tar.index import TarIndex, build_index, group_members
 from wids.tar.kept import add_checksums, decode_index, digest_ends, digest_headers, encode_index
 from wids.tar.members import Members, scan_members
 from wids.tar.names import Names, find_dot
+from wids.tar.offsets import first_headers, format_offsets, parse_offsets, stops_of
 from wids.tar.reader import MemberFile, MemberLocation, StaleIndexError, TarReader
 
 __all__ = [
@@ -21,6 +22,10 @@ __all__ = [
     "digest_headers",
     "encode_index",
     "find_dot",
+    "first_headers",
+    "format_offsets",
     "group_members",
+    "parse_offsets",
     "scan_members",
+    "stops_of",
 ]

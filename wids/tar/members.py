@@ -150,7 +150,7 @@ class _Scan:
             broken_links=self._broken_links,
             end=end,
             has_end_blocks=has_end_blocks,
-            bytes_after_end=_count_bytes_after(self._source, end) if has_end_blocks else 0,
+            bytes_after_end=count_bytes_after(self._source, end) if has_end_blocks else 0,
         )
 
     # One member, read with all care.
@@ -314,7 +314,7 @@ def _plain_path(name: bytes) -> bytes:
     return name[found.end() :] if found else name
 
 
-def _count_bytes_after(source: Source, end: int) -> int:
+def count_bytes_after(source: Source, end: int) -> int:
     """Return how many bytes lie between the end-of-archive blocks, the first at `end`, and the last byte that is not zero."""
     step = 1 << 20
     # From the end of the file: padding is short, what is left out may be long.

@@ -77,7 +77,7 @@ def create_index(
     storage = storage or Storage()
     path = Path(output)
     check_place(path)
-    listed = load_descriptor(shards, fetch=storage.read).shards
+    listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
     if not listed:
         raise DescriptorError("no shards were named; give files, patterns or folders")
     names = name_shards([str(shard["url"]) for shard in listed], path.parent.absolute(), base)

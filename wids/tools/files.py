@@ -1,4 +1,4 @@
-"""Descriptors on disk: written whole or not at all."""
+"""Descriptors and other small files on disk: written whole or not at all."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def check_place(path: Path) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a descriptor; another process never sees half of it, and two writers do not mix.
-
-    What a link points to is replaced, and not the link; permissions stay what they were.
+    """Write a descriptor, as `write_file` does.
 
     Raises:
         DescriptorError: It holds text that JSON cannot hold.
@@ -42,6 +40,17 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         data = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError as error:
         raise DescriptorError(f"{path}: cannot be written, a text in it is not UTF-8; give another") from error
+    write_file(path, data)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file; another process never sees half of it, and two writers do not mix.
+
+    What a link points to is replaced, and not the link; permissions stay what they were.
+
+    Raises:
+        OSError: It cannot be written; what was there before is untouched.
+    """
     target = Path(os.path.realpath(path))
     part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
     try:

@@ -55,7 +55,7 @@ def repair(
         DescriptorError: The descriptor cannot be read.
     """
     storage = storage or Storage(StorageOptions(checksum="md5"))
-    listed = load_descriptor(shards, fetch=storage.read).shards
+    listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
     work = partial(_repair_shard, ShardChecker(storage), storage)
     results = (map if executor is None else executor.map)(work, listed)
     return list(tqdm(results, "repairing", len(listed), unit="shard", delay=1, disable=None if progress else True))

@@ -122,7 +122,7 @@ def reshard(
     names = ShardNames.parse(pattern)
     target = open_target(names.folder, storage_options)
     storage = storage or Storage()
-    listed = load_descriptor(shards, fetch=storage.read).shards
+    listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
     _refuse_inputs(shards, listed, names, target)
     wanted = None if fields is None else FieldFilter(fields)
     survey = _Survey(listed, storage, wanted, None if keys is None else set(keys), progress=progress)

@@ -60,7 +60,7 @@ def verify(
         DescriptorError: The descriptor cannot be read; shards that cannot are findings.
     """
     storage = storage or Storage()
-    listed = load_descriptor(shards, fetch=storage.read).shards
+    listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
     checker = ShardChecker(storage)
     chunk = min(16, max(1, len(listed) // 64))
     reports = map(checker, listed) if executor is None else executor.map(checker, listed, chunksize=chunk)

@@ -1,0 +1,61 @@
+"""Run the tests with other packages, each in an environment of its own: those of all, or of the packages that are named.
+
+python tests/interop/run.py [PACKAGE …]
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.other_pythons import make_environment, packages, say  # noqa: E402 - a script has no package above it
+
+PACKAGES = {
+    "plain": [],
+    "grain": ["grain"],
+    "datasets": ["datasets"],
+    "ray": ["ray[data]"],
+    "energon": ["megatron-energon"],
+    "dali": [
+        "nvidia-dali-cuda120",
+        "astunparse",
+        "dm-tree",
+        "gast",
+        "libcst",
+        "makefun",
+        "nvtx",
+        "optree",
+        "packaging",
+        "six",
+    ],
+}
+"""By test: what it needs beside the package, which is installed without torch unless one of these needs that itself."""
+ALONE = {"nvidia-dali-cuda120"}
+"""Installed without what it asks for: gigabytes of CUDA, which reading on the CPU does not touch."""
+
+
+def main(names: list[str]) -> None:
+    """Test these packages."""
+    unknown = set(names) - PACKAGES.keys()
+    if unknown:
+        raise SystemExit(f"no such package: {', '.join(sorted(unknown))}; there are {', '.join(PACKAGES)}")
+    for name in names or PACKAGES:
+        say(name)
+        python = make_environment(
+            f"interop-{name}",
+            sys.executable,
+            sorted({*packages(), *PACKAGES[name]} - ALONE),
+            alone=sorted(ALONE.intersection(PACKAGES[name])),
+        )
+        options = ["-q", "-p", "no:cacheprovider", "--no-header", "--timeout", "300"]
+        command = [str(python), "-m", "pytest", *options, f"tests/interop/test_{name}.py"]
+        subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "WIDS_INTEROP": "1"})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,105 @@
+"""`widsindex export`: index files of other tools, for shards that have a descriptor."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wids.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from wids.storage import Storage
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "export",
+        help="write the index files of DALI or Energon",
+        description="Write what other tools want to find beside the shards: an .idx for each, which\n"
+        "DALI's fn.readers.webdataset takes as index_paths; or .nv-meta and .tar.idx, so\n"
+        "that Energon opens the folder.",
+        epilog="examples:\n"
+        "  widsindex export train.json --to dali -o idx/\n"
+        "  widsindex export train=train.json val=val.json --to energon\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "files", nargs="+", metavar="[SPLIT=]FILE", help="descriptors, folders or patterns (train=FILE)"
+    )
+    parser.add_argument("--to", choices=("dali", "energon"), required=True, help="whose files to write")
+    parser.add_argument("-o", "--output", metavar="DIR", help="folder to write to (that of the shards)")
+    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that read shards (%(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the files."""
+    from wids.cli.workers import workers
+    from wids.descriptor import load_descriptor
+    from wids.storage import Storage
+
+    storage = Storage()
+    splits: dict[str, list[dict[str, Any]]] = {}
+    for text in options.files:
+        split, file = _split_argument(text)
+        shards = load_descriptor(file, fetch=storage.read, list_folder=storage.list_folder).shards
+        splits.setdefault(split, []).extend(shards)
+    folder = (
+        Path(options.output) if options.output else _shared_folder([one for some in splits.values() for one in some])
+    )
+    with workers(options.workers) as executor:
+        print(printable(_export(options.to, splits, folder, storage, executor)))
+
+
+def _export(
+    to: str,
+    splits: Mapping[str, Sequence[Mapping[str, Any]]],
+    folder: Path,
+    storage: Storage,
+    executor: Executor | None,
+) -> str:
+    """Write the files; return what to say of them."""
+    from wids.tools.export import export_dali, export_energon
+
+    if to == "dali":
+        shards = [shard for some in splits.values() for shard in some]
+        paths = export_dali(shards, folder, storage=storage, executor=executor, progress=True)
+        return (
+            f"{folder}: {len(paths)} index files, {paths[0].name} to {paths[-1].name}"
+            if paths
+            else f"{folder}: no shards"
+        )
+    meta = export_energon(splits, folder, storage=storage, executor=executor, progress=True)
+    return f"{meta}: {', '.join(f'{split} ({len(shards)} shards)' for split, shards in splits.items())}"
+
+
+def _split_argument(text: str) -> tuple[str, str]:
+    """Return the split and the file that an argument names.
+
+    Examples:
+        >>> _split_argument("val=data/val.json"), _split_argument("data/train.json"), _split_argument("s3://b/x?a=1")
+        (('val', 'data/val.json'), ('train', 'data/train.json'), ('train', 's3://b/x?a=1'))
+    """
+    split, equals, file = text.partition("=")
+    return (split, file) if equals and split.isidentifier() else ("train", text)
+
+
+def _shared_folder(shards: Sequence[Mapping[str, Any]]) -> Path:
+    """Return the folder on this machine that all shards are in.
+
+    Raises:
+        ValueError: There is none.
+    """
+    urls = [str(shard["url"]) for shard in shards]
+    if not urls or any("://" in url or url.startswith("pipe:") for url in urls):
+        raise ValueError("the shards are in no folder of this machine; name one to write to with --output")
+    folders = [Path(url).parent for url in urls]
+    if len({folder.is_absolute() for folder in folders}) > 1:
+        folders = [folder.absolute() for folder in folders]
+    return Path(os.path.commonpath(folders))

@@ -1,0 +1,81 @@
+"""`widsindex import`: a folder as another tool left it to a descriptor."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from wids.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from wids.tools.importing import Imported
+
+_NAMES = {
+    "energon": "prepared for Energon",
+    "huggingface": "a Hugging Face repository",
+    "tars": "one of tars",
+    "imagefolder": "one of images",
+}
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "import",
+        help="make a descriptor of a folder that another tool left",
+        description="Make a descriptor of a folder as img2dataset, Energon (.nv-meta), DALI (.idx)\n"
+        "or a Hugging Face repository left it. Counts that stand in the folder are taken\n"
+        "over and compared when a shard is first read; others are made. Images in folders\n"
+        "of classes are written to shards beside the descriptor first.",
+        epilog="examples:\n"
+        "  widsindex import laion/ -o train.json\n"
+        "  widsindex import prepared/ --split val -o val.json\n"
+        "  widsindex import hf://datasets/org/name --split train -o train.json\n"
+        "  widsindex import imagenet/ --split train --seed 0 -o shards/train.json\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", help="path or URL of the folder")
+    parser.add_argument("-o", "--output", default="shardindex.json", help="descriptor to write (%(default)s)")
+    parser.add_argument("-n", "--name", help="name of the dataset (the split's, or the folder's)")
+    parser.add_argument("-s", "--split", help="which split, where there are several")
+    parser.add_argument("--format", choices=_NAMES, help="what to take the folder for (what it looks like)")
+    images = parser.add_argument_group("of images")
+    images.add_argument("--shard-size", metavar="SIZE", help="most bytes of a shard, or 500MB (1GB)")
+    images.add_argument("--seed", type=int, help="write them in a random order that this number decides (by class)")
+    images.add_argument("--resume", action="store_true", help="go on behind the shards that are there")
+    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that count samples (%(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write a descriptor."""
+    from wids.cli.workers import workers
+    from wids.tools.importing import import_folder
+
+    with workers(options.workers) as executor:
+        found = import_folder(
+            options.folder,
+            options.output,
+            split=options.split,
+            kind=options.format,
+            name=options.name,
+            max_bytes=options.shard_size,
+            seed=options.seed,
+            resume=options.resume,
+            executor=executor,
+            progress=True,
+        )
+    shards = found.content["shardlist"]
+    print(
+        printable(
+            f"{options.output}: {sum(shard['nsamples'] for shard in shards)} samples in {len(shards)} shards; the folder is "
+            f"{_NAMES[found.kind]}, {_describe_counts(found)}"
+        )
+    )
+
+
+def _describe_counts(found: Imported) -> str:
+    if "classes" in found.content:
+        return f"of {len(found.content['classes'])} classes"
+    known = len(found.content["shardlist"]) - found.num_counted
+    return f"and told the counts of {known} shards" if known else "and told no counts"

@@ -1,0 +1,74 @@
+"""JSON and YAML that other tools leave beside shards, to dictionaries. Nothing in them is executed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from wids.descriptor.schema import in_words
+from wids.errors import DescriptorError
+
+_FRONT_MATTER = re.compile(rb"\A\xef?\xbb?\xbf?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+
+
+def parse_document(data: bytes, file: str) -> dict[str, Any]:
+    """Return what a file holds, read by its name: JSON for `.json`, else YAML; a file of nothing is empty.
+
+    Args:
+        data: Its content.
+        file: Its name, for messages too.
+
+    Raises:
+        DescriptorError: It cannot be read, or holds something else than names and values.
+
+    Examples:
+        >>> parse_document(b"a: [1, 2]", "x.yaml"), parse_document(b"", "x.yaml")
+        ({'a': [1, 2]}, {})
+    """
+    content = _parse_json(data, file) if file.endswith(".json") else _parse_yaml(data, file)
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise DescriptorError(f"{file}: holds {in_words(content)}; it must have names and values")
+    return content
+
+
+def parse_front_matter(data: bytes, file: str) -> dict[str, Any] | None:
+    r"""Return what the YAML block at the top of a Markdown file says; None where there is none.
+
+    Raises:
+        DescriptorError: The block cannot be read.
+
+    Examples:
+        >>> parse_front_matter(b"---\nlicense: mit\n---\n# Title\n", "README.md")
+        {'license': 'mit'}
+        >>> parse_front_matter(b"# Title\n", "README.md")
+    """
+    match = _FRONT_MATTER.match(data)
+    return None if match is None else parse_document(match[1], file)
+
+
+def _parse_json(data: bytes, file: str) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise DescriptorError(
+            f"{file}: is no JSON: {error.msg} at line {error.lineno}, column {error.colno}; write it again with the tool that made it"
+        ) from error
+
+
+def _parse_yaml(data: bytes, file: str) -> Any:
+    import yaml
+
+    try:
+        # The faster of the two that make nothing but plain values.
+        return yaml.load(data, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        problem = getattr(error, "problem", None) or type(error).__name__
+        raise DescriptorError(
+            f"{file}: is no YAML: {problem}{place}; write it again with the tool that made it"
+        ) from error

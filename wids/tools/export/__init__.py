@@ -1,0 +1,6 @@
+"""Index files of other tools, written from a data set's indexes, so that they need not read the shards again."""
+
+from wids.tools.export.dali import export_dali
+from wids.tools.export.energon import export_energon
+
+__all__ = ["export_dali", "export_energon"]

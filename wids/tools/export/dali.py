@@ -1,0 +1,76 @@
+"""Shards to the index files that DALI's `fn.readers.webdataset` takes, one per shard."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from wids.errors import DescriptorError, WidsError, redact
+from wids.tar import format_offsets
+from wids.tools.export.samples import for_each_shard, read_samples
+from wids.tools.files import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from wids.storage import Storage
+
+_SUFFIX = ".idx"
+
+
+def export_dali(
+    shards: Sequence[Mapping[str, Any]],
+    folder: Path,
+    *,
+    storage: Storage,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> list[Path]:
+    """Write an index file of version 1.2 for each shard, as DALI's `wds2idx` does.
+
+    Hard links are listed with the bytes of their targets, and members without an extension are left out.
+
+    Args:
+        shards: Entries of a descriptor, with URLs resolved.
+        folder: Where the files go, `NAME.idx` for `NAME.tar`; made if it is not there.
+        storage: Opens the shards.
+        executor: Runs the work; None for one shard after the other in this thread.
+        progress: Show a bar when it takes more than a moment.
+
+    Returns:
+        The files, in the order of `shards`: what `index_paths` takes.
+
+    Raises:
+        DescriptorError: Two shards have one name.
+        WidsError: A shard cannot be read, or an index file cannot hold it.
+        OSError: A file cannot be written; those of earlier shards are whole.
+    """
+    paths = [folder / f"{_stem(str(shard['url']))}{_SUFFIX}" for shard in shards]
+    if len(set(paths)) < len(paths):
+        double = next(path for number, path in enumerate(paths) if path in paths[:number])
+        raise DescriptorError(f"{double}: would be the index of two shards; export them to folders of their own")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, table in zip(
+        paths, for_each_shard(partial(_make_table, storage), shards, executor, progress), strict=True
+    ):
+        write_file(path, table)
+    return paths
+
+
+def _make_table(storage: Storage, shard: Mapping[str, Any]) -> bytes:
+    samples = read_samples(shard, storage)
+    name = redact(str(shard["url"]))
+    if not samples:
+        raise WidsError(f"{name}: has no samples, and DALI takes no such shard; leave it out of the descriptor")
+    files = [file for sample in samples for file in sample.files]
+    names = [[(file.extension, f"{sample.key}.{file.extension}") for file in sample.files] for sample in samples]
+    try:
+        return format_offsets(names, [file.offset for file in files], [file.size for file in files])
+    except ValueError as error:
+        raise WidsError(f"{name}: {error}; rename it") from error
+
+
+def _stem(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2][: -len(".tar")]

@@ -1,0 +1,72 @@
+"""A shard to where each file of each of its samples lies, for those who write indexes of other formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from tqdm import tqdm
+
+from wids.errors import WidsError, redact
+from wids.shard_cache import ShardCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from wids.storage import Storage
+
+T = TypeVar("T")
+
+
+class File(NamedTuple):
+    """One file of a sample."""
+
+    extension: str
+    """The field without its leading dot."""
+    offset: int
+    """Bytes from the start of the shard to its first byte."""
+    size: int
+    """Bytes in it."""
+
+
+class Sample(NamedTuple):
+    """One sample."""
+
+    key: str
+    """What its files share."""
+    files: list[File]
+    """In archive order."""
+
+
+def read_samples(shard: Mapping[str, Any], storage: Storage) -> list[Sample]:
+    """Return where the samples of a shard lie, as many as its descriptor says.
+
+    Raises:
+        WidsError: It cannot be read, is compressed, or has a file that lies in several pieces.
+    """
+    url = str(shard["url"])
+    if not url.partition("?")[0].lower().endswith(".tar"):
+        raise WidsError(f"{redact(url)}: is compressed, and other tools take only plain .tar; unpack the shards first")
+    reader = ShardCache([shard], storage, 1).get(0)
+    count = reader.num_samples if shard.get("nsamples") is None else shard["nsamples"]
+    try:
+        return [
+            Sample(
+                reader.key(position),
+                [File(field[1:], place.offset, place.size) for field, place in reader.locate(position, url).items()],
+            )
+            for position in range(count)
+        ]
+    except ValueError as error:
+        raise WidsError(f"{redact(url)}: cannot be indexed for other tools: {error}") from error
+
+
+def for_each_shard(
+    work: Callable[[Mapping[str, Any]], T],
+    shards: Sequence[Mapping[str, Any]],
+    executor: Executor | None,
+    progress: bool,
+) -> Iterator[T]:
+    """Yield what `work` returns of each shard, in order, with a bar where it takes more than a moment."""
+    results = (map if executor is None else executor.map)(work, shards)
+    return iter(tqdm(results, "indexing", len(shards), unit="shard", delay=1, disable=None if progress else True))

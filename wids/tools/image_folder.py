@@ -1,0 +1,165 @@
+"""A folder of images in folders of classes, to shards: what torchvision's `ImageFolder` reads, in its order and with its labels.
+
+    root/cat/001.jpg    ->    key `cat/001`, `.jpg`, `.cls` 0
+    root/dog/x/a.png    ->    key `dog/x/a`, `.png`, `.cls` 1
+
+The classes are the sorted names of the folders that hold images, as in `torchvision/datasets/folder.py` of
+https://github.com/pytorch/vision; the descriptor lists them under `classes`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+from tqdm import tqdm
+
+from wids.errors import DescriptorError, WidsError
+from wids.tools.files import write_json
+from wids.tools.writer import ShardWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""Of images, as torchvision has them."""
+
+
+class Image(NamedTuple):
+    """One image."""
+
+    path: str
+    """Of its file."""
+    key: str
+    """Of its sample: its path in the folder without extension."""
+    label: int
+    """Number of its class."""
+
+
+class ImageFolder(NamedTuple):
+    """What a folder holds."""
+
+    classes: list[str]
+    """Names of the folders with images, sorted; labels are their numbers."""
+    images: list[Image]
+    """Class by class, sorted in each."""
+
+
+def holds_images(folder: Path) -> bool:
+    """Tell whether there is an image in a folder in this one."""
+    return any(True for name in _folders_in(folder) for _ in _find_images(folder / name))
+
+
+def list_images(folder: Path, split: str | None = None) -> ImageFolder:
+    """Return the images in the folders of a folder; none where it is no folder of images.
+
+    Args:
+        folder: Whose folders are the classes; or which has such a folder for each split.
+        split: Name of the folder of the split.
+
+    Raises:
+        DescriptorError: There is no such split, or one must be named.
+        OSError: A folder cannot be looked into.
+    """
+    if split is not None:
+        if not (folder / split).is_dir():
+            raise DescriptorError(
+                f"{folder}: has no folder {split!r}; name the folder that holds the classes of the split"
+            )
+        return list_images(folder / split)
+    found = {name: list(_find_images(folder / name)) for name in _folders_in(folder)}
+    divided = [name for name, files in found.items() if files and all("/" in file for file in files)]
+    if divided and len(divided) == sum(map(bool, found.values())):
+        raise DescriptorError(
+            f"{folder}: has folders of folders of images, {', '.join(divided[:5])}; name one as the split with --split, or as the folder"
+        )
+    classes = [name for name, files in found.items() if files]
+    names = _Keys()
+    images = [
+        Image(str(folder / name / file), names.make(f"{name}/{file}"), label)
+        for label, name in enumerate(classes)
+        for file in found[name]
+    ]
+    return ImageFolder(classes, images)
+
+
+def pack_images(
+    folder: ImageFolder,
+    output: Path,
+    *,
+    max_bytes: float | str | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Write the shards of images and their descriptor, and return what that says; files are taken as they are.
+
+    Args:
+        folder: The images.
+        output: Path of the descriptor; the shards are named after it, `train-000000.tar` beside `train.json`.
+        max_bytes: Most bytes of a shard, or `"500MB"`; None for 1 GB.
+        seed: Write them in an order that is drawn from this number; None for class by class.
+        resume: Go on behind the shards that are there, which an earlier run with the same arguments left.
+        progress: Show a bar.
+
+    Raises:
+        WidsError: The shards that are there are of other images.
+        OSError: An image cannot be read, or a shard not written. The shards that are there are whole.
+    """
+    images = list(folder.images)
+    if seed is not None:
+        random.Random(seed).shuffle(images)  # noqa: S311 - an order, no secret
+    with ShardWriter(output.with_name(f"{output.stem}-%06d.tar"), max_bytes=max_bytes, resume=resume) as writer:
+        done = writer.num_samples
+        if done and (done > len(images) or images[done - 1].key != writer.last_key):
+            raise WidsError(f"{output}: the shards that are there are of other images; write elsewhere, or remove them")
+        for image in _show(images, done, progress):
+            data = Path(image.path).read_bytes()
+            extension = Path(image.path).suffix.lower()
+            writer.write({"__key__": image.key, extension: data, ".cls": image.label})
+    content: dict[str, Any] = orjson.loads(output.read_bytes())
+    content["classes"] = folder.classes
+    write_json(output, content)
+    return content
+
+
+def _show(images: list[Image], done: int, progress: bool) -> Iterable[Image]:
+    return tqdm(
+        images[done:], "packing", len(images), initial=done, unit="image", delay=1, disable=None if progress else True
+    )
+
+
+def _folders_in(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _find_images(folder: Path) -> Iterator[str]:
+    """Yield the images in and below a folder, as torchvision orders them; links to folders are followed."""
+    for root, _, names in sorted(os.walk(folder, followlinks=True)):
+        place = os.path.relpath(root, folder)
+        prefix = "" if place == "." else f"{place}/"
+        for name in sorted(names):
+            if name.lower().endswith(_EXTENSIONS) and not name.startswith("."):
+                yield prefix + name
+
+
+class _Keys:
+    """Names of files to keys that no two share, and that have no dot where the field would begin."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def make(self, name: str) -> str:
+        """Return the key of the next file."""
+        place, slash, base = name.rpartition("/")
+        wanted = place + slash + base.rpartition(".")[0].replace(".", "_")
+        key = wanted
+        number = 1
+        while key in self._taken:
+            number += 1
+            key = f"{wanted}_{number}"
+        self._taken.add(key)
+        return key

@@ -1,0 +1,156 @@
+"""A folder as another tool left it, to a descriptor: of what is known already nothing is counted again."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tqdm import tqdm
+
+from wids.descriptor import open_folder, read_folder
+from wids.errors import DescriptorError, redact
+from wids.storage import Storage
+from wids.tools.create import describe_shard, name_shards
+from wids.tools.files import check_place, write_json
+from wids.tools.image_folder import holds_images, list_images, pack_images
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+    from concurrent.futures import Executor
+
+    from wids.descriptor import Folder
+    from wids.tools.image_folder import ImageFolder
+
+
+IMAGE_FOLDER = "imagefolder"
+"""The kind of folder that holds images and no shards yet."""
+
+
+class Imported(NamedTuple):
+    """What became of a folder."""
+
+    content: dict[str, Any]
+    """The descriptor."""
+    kind: str
+    """What the folder was taken for: one of `wids.descriptor.KINDS`, or `IMAGE_FOLDER`."""
+    num_counted: int
+    """Shards whose samples had to be counted, because no file in the folder told."""
+
+
+def import_folder(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    split: str | None = None,
+    kind: str | None = None,
+    name: str | None = None,
+    max_bytes: float | str | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    executor: Executor | None = None,
+    progress: bool = False,
+    storage: Storage | None = None,
+) -> Imported:
+    """Write the descriptor of a folder as img2dataset, Energon, DALI or a Hugging Face repository left it, and return it.
+
+    Counts that stand in the folder are taken over; a shard that turns out to have fewer samples is an error at its first use.
+    Images in folders of classes are written to shards beside the descriptor first.
+
+    Args:
+        source: Path or URL of the folder.
+        output: Path of the descriptor; it appears only whole. Shards under its folder are named relative to it.
+        split: Which split of a folder that has several.
+        kind: One of `wids.descriptor.KINDS` or `IMAGE_FOLDER`, to take the folder for that; None for what it looks like.
+        name: Of the dataset; None for the split's or the folder's, or for images the descriptor's.
+        max_bytes: Of images, most bytes of a shard, or `"500MB"`; None for 1 GB.
+        seed: Of images, write them in an order that is drawn from this number; None for class by class.
+        resume: Of images, go on behind the shards that are there.
+        executor: Counts samples where nothing tells; None for one shard after the other in this thread.
+        progress: Show a bar when that takes more than a moment.
+        storage: Reads the folder; None for one with the defaults.
+
+    Raises:
+        DescriptorError: There is no such folder or split, or what describes its shards is wrong.
+        WidsError: A shard whose samples are counted cannot be read.
+        OSError: The descriptor cannot be written.
+    """
+    storage = storage or Storage()
+    path = Path(output)
+    check_place(path)
+    folder = open_folder(str(source), storage.list_folder, storage.read)
+    if folder is None:
+        raise DescriptorError(f"{redact(str(source))}: is no folder; name the folder that holds the shards")
+    if kind is None and (max_bytes, seed, resume) != (None, None, False):
+        kind = IMAGE_FOLDER  # which nothing else has
+    images = _find_images(folder, split, kind)
+    if images is not None:
+        content = pack_images(images, path, max_bytes=max_bytes, seed=seed, resume=resume, progress=progress)
+        if name is not None:
+            content["name"] = name
+            write_json(path, content)
+        return Imported(content, IMAGE_FOLDER, 0)
+    found_kind, shards = read_folder(folder, split, kind)
+    unknown = [number for number, shard in enumerate(shards) if "nsamples" not in shard]
+    _count(shards, unknown, storage, executor, progress)
+    content = {
+        "__kind__": "wids-shard-index-v1",
+        "wids_version": 1,
+        "name": name or split or folder.name.rpartition("/")[2],
+        "shardlist": _name_from(shards, path.parent.absolute()),
+    }
+    write_json(path, content)
+    return Imported(content, found_kind, len(unknown))
+
+
+def _find_images(folder: Folder, split: str | None, kind: str | None) -> ImageFolder | None:
+    """Return the images of a folder of images, None where it is none.
+
+    Raises:
+        DescriptorError: It holds none, though it was called one; or shards too, and nothing says which are meant.
+    """
+    if kind not in {None, IMAGE_FOLDER} or "://" in folder.location:
+        return None
+    path = Path(folder.location)
+    if kind is None and folder.tars_below:
+        if not folder.is_described and holds_images(path):
+            raise DescriptorError(f"{path}: holds shards and folders of images; say which are meant with --format")
+        return None
+    if holds_images(path):
+        return list_images(path, split)
+    if kind == IMAGE_FOLDER:
+        raise DescriptorError(f"{path}: holds no folders with images; name the folder whose folders are the classes")
+    return None
+
+
+def _count(
+    shards: Sequence[dict[str, Any]],
+    unknown: Sequence[int],
+    storage: Storage,
+    executor: Executor | None,
+    progress: bool,
+) -> None:
+    found = (map if executor is None else executor.map)(
+        partial(_count_one, storage), [shards[number] for number in unknown]
+    )
+    bar = tqdm(found, "counting", len(unknown), unit="shard", delay=1, disable=None if progress else True)
+    for number, (num_samples, size) in zip(unknown, bar, strict=True):
+        shards[number] |= {"nsamples": num_samples, "filesize": size}
+
+
+def _count_one(storage: Storage, shard: dict[str, Any]) -> tuple[int, int]:
+    described = describe_shard(shard, storage)
+    return described.num_samples, described.size
+
+
+def _name_from(shards: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """Return the entries of shards, as a descriptor in `folder` calls them."""
+    urls = name_shards([shard["url"] for shard in shards], folder, None)
+    entries = [{"url": url, "nsamples": shard["nsamples"]} for url, shard in zip(urls, shards, strict=True)]
+    for entry, shard in zip(entries, shards, strict=True):
+        if "filesize" in shard:
+            entry["filesize"] = shard["filesize"]
+        if "offsets" in shard:
+            entry["offsets"] = name_shards([shard["offsets"]], folder, None)[0]
+    return entries
