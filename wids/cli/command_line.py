@@ -10,18 +10,29 @@ import sys
 from typing import TYPE_CHECKING
 
 from wids._version import __version__
+from wids.cli.arguments import HelpFormatter
 from wids.cli.terminal import printable
 from wids.errors import WidsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EXAMPLES = """\
+_CLOSED_PIPE = 128 + 13
+"""What a shell shows of a program that SIGPIPE ends."""
+_MORE = """\
+exit status:
+  0    done
+  1    an error, which is one line on stderr; or something was found wrong
+  2    the arguments are not understood
+  130  interrupted (Ctrl-C)
+  141  the reader of the output has gone (| head)
+
 examples:
   widsindex create 'shards/train-{000000..000099}.tar' -o train.json -n train
   widsindex info train.json
   widsindex sample train.json 1900
-  widsindex sample train.json 1900 --cat json
+  widsindex ls train.json --keys 'n01*' --json
+  widsindex cat train.json 1900 jpg > x.jpg
   widsindex update train.json --recount
   widsindex verify train.json --workers 8
   widsindex fetch train.json --shards 0-99
@@ -37,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.run(options) or 0
         sys.stdout.flush()
     except BrokenPipeError:
-        return 1  # The reader of our output has gone (`| head`), and knows.
+        return _CLOSED_PIPE  # The reader of our output has gone, and knows.
     except (WidsError, OSError, LookupError, ValueError, ImportError) as error:
         message = str(error.args[0]) if isinstance(error, LookupError) and error.args else str(error)
         print(f"widsindex: {printable(' '.join(message.split()))}", file=sys.stderr)
@@ -52,17 +63,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    from wids.cli import cache, create, fetch, info, repair, sample, update, verify
+    from wids.cli import cache, cat, completion, create, fetch, info, ls, repair, sample, update, verify
 
     parser = argparse.ArgumentParser(
         prog="widsindex",
         description="Index datasets of tar shards, and look into them.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_MORE,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"wids {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (create, info, sample, update, verify, repair, fetch, cache):
+    for command in (create, info, ls, cat, sample, update, verify, repair, fetch, cache, completion):
         command.add_parser(commands)
     return parser
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 from wids.dataset.keys import KeyTable
 from wids.dataset.replace import Replacer
-from wids.dataset.sample import FieldFilter, Sample, find_field
+from wids.dataset.sample import FieldFilter, Sample
 from wids.dataset.steps import REQUIRED, Rename, SelectFields, ToTuple, alternatives
 from wids.decode import Decoder, default_decoder, stack_columns
 from wids.descriptor import ShardOffsets, load_descriptor
 from wids.errors import DecodeError, ShardMismatchError, TarFormatError, redact
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
-from wids.tar import StaleIndexError
+from wids.tar import StaleIndexError, find_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from wids.tar import find_field
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -40,24 +42,6 @@ class Sample(dict[str, Any]):
         if dict.__contains__(self, name):
             return name  # type: ignore[return-value]
         return find_field(name, self) if isinstance(name, str) else None
-
-
-def find_field(name: str, fields: Iterable[str]) -> str | None:
-    """Return which of `fields` is meant by `name`: with its dot, else in any case; None when none is.
-
-    Examples:
-        >>> find_field("jpg", [".txt", ".JPG"])
-        '.JPG'
-    """
-    dotted = name if name.startswith(".") else f".{name}"
-    lowered = dotted.lower()
-    match = None
-    for field in fields:
-        if field == dotted:
-            return field
-        if match is None and field.lower() == lowered:
-            match = field
-    return match
 
 
 class FieldFilter:

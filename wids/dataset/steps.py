@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from wids.dataset.sample import Sample, find_field
+from wids.dataset.sample import Sample
+from wids.tar import find_field
 
 
 class Missing(Enum):

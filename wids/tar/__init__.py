@@ -3,7 +3,7 @@
 from wids.tar.index import TarIndex, build_index, group_members
 from wids.tar.kept import add_checksums, decode_index, digest_ends, digest_headers, encode_index
 from wids.tar.members import Members, scan_members
-from wids.tar.names import Names, find_dot
+from wids.tar.names import Names, find_dot, find_field
 from wids.tar.reader import MemberFile, MemberLocation, StaleIndexError, TarReader
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "digest_headers",
     "encode_index",
     "find_dot",
+    "find_field",
     "group_members",
     "scan_members",
 ]

@@ -186,6 +186,24 @@ def find_dot(name: bytes) -> int | None:
     return int(dots[0]) if named[0] else None
 
 
+def find_field(name: str, fields: Iterable[str]) -> str | None:
+    """Return which of `fields` is meant by `name`: with its dot, else in any case; None when none is.
+
+    Examples:
+        >>> find_field("jpg", [".txt", ".JPG"])
+        '.JPG'
+    """
+    dotted = name if name.startswith(".") else f".{name}"
+    lowered = dotted.lower()
+    match = None
+    for field in fields:
+        if field == dotted:
+            return field
+        if match is None and field.lower() == lowered:
+            match = field
+    return match
+
+
 def number_rows(rows: NDArray[np.generic]) -> tuple[NDArray[np.int64], list[int]]:
     """Give each distinct row a number.
 

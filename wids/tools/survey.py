@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Executor
 
+    from typing_extensions import Self
+
     from wids.storage import Storage
     from wids.tools.journal import Journal
 
@@ -65,7 +67,7 @@ class Survey:
                     errors[url] = result
                 else:
                     self._journal.add(_same(url), result)
-                    self.found[url] = result = result.without_pack()
+                    self.found[url] = result.without_pack()
                 bar.add(result)
         for url, name in shards.items():
             # Said here and not where the shard is read, which may be a process whose log nobody sees.
@@ -120,7 +122,7 @@ class _Bar:
             disable=None if is_shown else True,
         )
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
