@@ -252,10 +252,13 @@ class ReadAhead:
         return False
 
     def window(self, start: int, stop: int) -> Window:
-        """Return the bytes `[start, stop)` and some that follow."""
+        """Return the bytes `[start, stop)` and some that follow; nothing where nothing is asked for."""
+        stop = min(stop, self.identity.size)
+        if start >= stop:
+            return memoryview(b""), start
         view, base = self._last
         end = base + len(view)
-        if base <= start and min(stop, self.identity.size) <= end:
+        if base <= start and stop <= end:
             return view, base
         near = 0 <= start - end <= _HOP_BYTES
         self._ahead = min(2 * self._ahead, _MOST_AHEAD_BYTES) if near else _LEAST_AHEAD_BYTES
@@ -289,7 +292,7 @@ class ReadThrough(ReadAhead):
 
     def window(self, start: int, stop: int) -> Window:
         """Return the bytes `[start, stop)` and some around them."""
-        if start < self._base:
+        if start < self._base or start >= stop:
             return super().window(start, stop)
         stop = min(stop, self.identity.size)
         while self._base + len(self._view) < stop:
