@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_command
-from wids.cli.terminal import paint, print_table, printable
+from wids.cli.terminal import is_terminal, paint, print_table, printable
 from wids.descriptor import Descriptor, load_descriptor
 from wids.errors import redact
 from wids.storage import Storage
@@ -141,13 +141,15 @@ def _print_json(file: str, descriptor: Descriptor, fields: Mapping[str, Sizes] |
 def _print_fields(fields: Mapping[str, Sizes]) -> None:
     from wids.storage.progress import in_words
 
+    # A program that reads it wants numbers.
+    show, count = (in_words, "{:,}".format) if is_terminal() else (str, str)
     print_table(
         ["field", "count", "bytes", "min", "median", "max", "sizes"],
         [
             [
                 name,
-                f"{sizes.count:,}",
-                *map(in_words, (sizes.total, sizes.least, sizes.median, sizes.most)),
+                count(sizes.count),
+                *map(show, (sizes.total, sizes.least, sizes.median, sizes.most)),
                 draw(sizes.histogram(_NUM_BINS)),
             ]
             for name, sizes in fields.items()

@@ -20,8 +20,10 @@ Colour = Literal["bold", "dim", "red", "yellow"]
 
 _CODES = {"bold": 1, "dim": 2, "red": 31, "yellow": 33}
 _GAP = "  "
+_WIDEST_SHARE = 0.5
+"""Of the terminal's width that a column takes before the last one; a longer value is cut."""
 _MEASURED_ROWS = 500
-"""Of a table, from which the widths of its columns are taken; what comes later and is wider moves what follows it."""
+"""Of a table, from which the widths of its columns are taken; what comes later and is wider is cut."""
 
 
 def printable(text: str) -> str:
@@ -100,7 +102,9 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: 
             print(*row, sep="\t")
         return
     first = list(islice(rows, _MEASURED_ROWS))
-    widths = [max(map(columns_of, column)) for column in zip(titles, *first, strict=True)]
+    most = int(_WIDEST_SHARE * width)
+    widths = [min(most, max(map(columns_of, column))) for column in zip(titles, *first, strict=True)]
+    widths[-1] = width
     print(paint(_align(titles, titles, widths, right, width), "bold"))
     for part in (first, rows):
         for row in part:
@@ -112,6 +116,7 @@ def _align(
 ) -> str:
     padded = []
     for title, value, columns in zip(titles, values, widths, strict=True):
-        blanks = " " * (columns - columns_of(value))
-        padded.append(blanks + value if title in right else value + blanks)
+        short = shorten(value, columns)
+        blanks = " " * (columns - columns_of(short))
+        padded.append(blanks + short if title in right else short + blanks)
     return shorten(_GAP.join(padded).rstrip(), width)
