@@ -25,7 +25,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Print a script for a shell, which has it complete commands, options and file names. It is made from this "
         "very program; print it anew after an update.",
         examples="""
-widsindex completion bash > ~/.local/share/bash-completion/completions/widsindex
+source <(widsindex completion bash)
 widsindex completion zsh > ~/.zfunc/_widsindex
 widsindex completion fish > ~/.config/fish/completions/widsindex.fish
 """,

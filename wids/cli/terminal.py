@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import unicodedata
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: 
     """
     width = terminal_width()
     rows = ([printable(value) for value in row] for row in rows)
+    # Titles come once there is a row, so that what fails before prints nothing.
+    first = list(islice(rows, 1 if width is None else _MEASURED_ROWS))
     if width is None:
-        print(*titles, sep="\t")
-        for row in rows:
+        for row in chain([titles], first, rows):
             print(*row, sep="\t")
         return
-    first = list(islice(rows, _MEASURED_ROWS))
     most = int(_WIDEST_SHARE * width)
     widths = [min(most, max(map(columns_of, column))) for column in zip(titles, *first, strict=True)]
     widths[-1] = width

@@ -79,7 +79,11 @@ class Journal:
     ) -> None:
         if self._is_named and self._path is not None and not self._found:
             self._path.unlink(missing_ok=True)
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError:
+            if error is None:  # else that one says the same: the disk is full
+                raise
 
     def find(self, url: str, name: str) -> ShardDescription | None:
         """Return what was found in a shard; None where nothing was.
@@ -101,6 +105,8 @@ class Journal:
         """
         text, data = found.packed or ("", b"")
         end = self._file.seek(0, os.SEEK_END)
+        if end == 0:
+            end = self._file.write(_FORMAT)
         start = _write_record(self._file, url, found, data)
         self._file.flush()
         self._found[url] = found.without_pack()
@@ -159,10 +165,7 @@ class Journal:
         if start and start != _FORMAT[: len(start)] and not start.startswith(b"wids journal "):
             raise WidsError(f"{self._path}: is no journal of widsindex; move it away")
         if start != _FORMAT or self._is_fresh:
-            self._file.seek(0)
-            self._file.truncate()
-            self._file.write(_FORMAT)
-            self._file.flush()
+            self._file.truncate(0)
             return
         end = len(_FORMAT)
         for url, found, place, length in _read_records(self._file):
