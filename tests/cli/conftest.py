@@ -67,8 +67,7 @@ def show() -> Callable[..., str]:
     """Run the real program in a terminal of 80 columns; return what that got."""
 
     def call(*arguments: str, **environment: str) -> str:
-        leader, follower = os.openpty()
-        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        leader, follower = open_terminal(80)
         plain = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "LINES"}}
         process = subprocess.Popen(
             [sys.executable, "-m", "wids", *arguments],
@@ -78,14 +77,9 @@ def show() -> Callable[..., str]:
             stderr=subprocess.DEVNULL,
         )
         os.close(follower)
-        output = b""
-        # A terminal that nobody has open any more is an error to read from, and not an end.
-        with suppress(OSError):
-            while part := os.read(leader, 1 << 16):
-                output += part
-        os.close(leader)
+        output = read_terminal(leader)
         process.wait()
-        return output.decode().replace("\r\n", "\n")
+        return output
 
     return call
 
@@ -103,3 +97,21 @@ def subcommands(*, deep: bool = False) -> list[tuple[str, argparse.ArgumentParse
 
     everything = walk("", make_parser())
     return everything if deep else [(name, parser) for name, parser in everything if name and " " not in name]
+
+
+def open_terminal(columns: int) -> tuple[int, int]:
+    """Return both ends of a terminal: the one that reads what is shown on it, and the one for a process."""
+    leader, follower = os.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    return leader, follower
+
+
+def read_terminal(leader: int) -> str:
+    """Return all that a terminal is given until no process has it open any more."""
+    output = b""
+    # That is an error to read from, and not an end.
+    with suppress(OSError):
+        while part := os.read(leader, 1 << 16):
+            output += part
+    os.close(leader)
+    return output.decode().replace("\r\n", "\n")

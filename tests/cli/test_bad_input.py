@@ -109,7 +109,9 @@ def full_disk(folder: Path) -> Iterator[Path]:
     """A file system with `train.json` on it, and no byte of room."""
     disk = folder / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip("only root can mount the small file system that is filled up here")
     try:
@@ -162,10 +164,9 @@ def test_what_cannot_be_read_is_one_line(name: str, kind: str, folder: Path, run
     assert files_in(folder) == before
 
 
+@pytest.mark.usefixtures("full_disk")
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.writes])
-def test_a_full_disk_is_one_line_and_keeps_what_was_there(
-    name: str, folder: Path, full_disk: Path, run: Run
-) -> None:
+def test_a_full_disk_is_one_line_and_keeps_what_was_there(name: str, folder: Path, run: Run) -> None:
     before = files_in(folder)
 
     status, _, errors = run(*(word.format(disk="disk") for word in ROWS[name].writes))

@@ -77,9 +77,7 @@ def test_ls_says_what_tarfile_sees(samples: list[dict[str, Any]], run: Run, give
 
 @pytest.mark.parametrize("pattern", ["1/*", "*/n0-*", "*-0[24]", "none", "2/n1-01"])
 @pytest.mark.parametrize("shard", [None, "1", "1-2", "train-[02].tar"])
-def test_ls_filters_by_key_and_shard(
-    samples: list[dict[str, Any]], run: Run, pattern: str, shard: str | None
-) -> None:
+def test_ls_filters_by_key_and_shard(samples: list[dict[str, Any]], run: Run, pattern: str, shard: str | None) -> None:
     chosen = {None: "012", "1": "1", "1-2": "12", "train-[02].tar": "02"}[shard]
 
     output = run("ls", "train.json", "--json", "--keys", pattern, *([] if shard is None else ["--shard", shard]))[1]
@@ -125,7 +123,8 @@ def field(shard: str, position: int) -> bytes:
         return tar.extractfile(members[position]).read()  # type: ignore[union-attr]
 
 
-def test_names_that_are_no_utf8_are_json_all_the_same(folder: Path, start: Start) -> None:
+@pytest.mark.usefixtures("folder")
+def test_names_that_are_no_utf8_are_json_all_the_same(start: Start) -> None:
     with tarfile.open("a.tar", "w", encoding="utf-8", errors="surrogateescape") as tar:
         tar.addfile(tarfile.TarInfo("k\udcff.txt"))
 
@@ -137,7 +136,8 @@ def test_names_that_are_no_utf8_are_json_all_the_same(folder: Path, start: Start
 
 def test_ls_and_cat_fetch_no_whole_shard(folder: Path, run: Run) -> None:
     data = write_tar(
-        folder / "a.tar", [(f"{n}.{name}", b"x" * size) for n in range(8) for name, size in (("bin", 1 << 22), ("txt", 3))]
+        folder / "a.tar",
+        [(f"{n}.{name}", b"x" * size) for n in range(8) for name, size in (("bin", 1 << 22), ("txt", 3))],
     ).read_bytes()
     with web_server() as server:
         server.has_ranges = True
@@ -150,7 +150,8 @@ def test_ls_and_cat_fetch_no_whole_shard(folder: Path, run: Run) -> None:
     assert server.num_bytes < len(data) / 10
 
 
-def test_what_only_lists_imports_no_torch(samples: list[dict[str, Any]]) -> None:
+@pytest.mark.usefixtures("samples")
+def test_what_only_lists_imports_no_torch() -> None:
     for arguments in (["ls", "train.json"], ["cat", "train.json", "0", "jpg"], ["info", "-f", "train.json"]):
         code = f"import sys\nfrom wids.cli import main\nmain({arguments})\nsys.exit('torch' in sys.modules)"
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -165,7 +166,8 @@ def test_cat_gives_the_bytes_of_one_or_of_many(samples: list[dict[str, Any]], st
     assert start("cat", "train.json", "-1", "jpg").stdout == field("train-2.tar", 4)
     several = start("cat", "train.json", "12", samples[0]["key"], "-2", "jpg", "--lines").stdout
     assert several == b"".join(
-        field(shard, position) + b"\n" for shard, position in (("train-2.tar", 2), ("train-0.tar", 0), ("train-2.tar", 3))
+        field(shard, position) + b"\n"
+        for shard, position in (("train-2.tar", 2), ("train-0.tar", 0), ("train-2.tar", 3))
     )
     named = start("cat", "train.json", "-", "jpg", input=f"1\n\n{samples[3]['key']}\n".encode()).stdout
     assert named == field("train-0.tar", 1) + field("train-0.tar", 3)
@@ -248,7 +250,8 @@ def test_sizes_are_counted_as_a_list_of_them_is(parts: list[list[int]], bins: in
     assert histogram[0] >= together.count(min(together)) > 0
 
 
-def test_a_terminal_without_blocks_gets_other_bars(samples: list[dict[str, Any]], start: Start) -> None:
+@pytest.mark.usefixtures("samples")
+def test_a_terminal_without_blocks_gets_other_bars(start: Start) -> None:
     output = start("info", "-f", "train.json", env={"PYTHONIOENCODING": "ascii"}).stdout
 
     assert output.isascii()
@@ -279,7 +282,7 @@ def test_bash_completes_commands_options_and_files(run: Run) -> None:
     def complete(*words: str) -> set[str]:
         line = " ".join(f"'{word}'" for word in words)
         program = (
-            f"source ./script; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; COMP_LINE=\"{' '.join(words)}\"; "
+            f'source ./script; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; COMP_LINE="{" ".join(words)}"; '
             "_shtab_widsindex; printf '%s\\n' \"${COMPREPLY[@]}\""
         )
         done = subprocess.run([shell, "-c", program], capture_output=True, text=True, check=True)
@@ -288,4 +291,3 @@ def test_bash_completes_commands_options_and_files(run: Run) -> None:
     assert complete("widsindex", "c") >= {"cat", "create", "cache", "completion"}
     assert complete("widsindex", "ls", "--k") == {"--keys"}
     assert "train.json" in complete("widsindex", "ls", "tr")
-

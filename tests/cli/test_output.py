@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.conftest import ROOT, subcommands
+from tests.cli.conftest import ROOT, open_terminal, read_terminal, subcommands
+from tests.storage.web_server import web_server
 from tests.support import write_descriptor, write_tar
 from wids.cli.terminal import columns_of
 
@@ -63,7 +64,9 @@ def data(folder: Path, run: Run) -> None:
         folder / "train-000000.tar",
         [("one.jpg", b"j" * 1200), ("one.json", b'{"a": 1}'), ("two.jpg", b"j" * 30_000), ("two.json", b"{}")],
     )
-    write_tar(folder / "train-000001.tar", [("3.jpg", b"j" * 2_000_000), (f"{long}/four.cls", b"7"), ("日本.cls", b"8")])
+    write_tar(
+        folder / "train-000001.tar", [("3.jpg", b"j" * 2_000_000), (f"{long}/four.cls", b"7"), ("日本.cls", b"8")]
+    )
     (folder / "cut.tar").write_bytes(first.read_bytes()[:3000])
     write_descriptor(folder / "old.json", [{"url": first.name, "nsamples": 9}])
     write_descriptor(folder / "mixed.json", [{"url": first.name, "nsamples": 1}, {"url": "cut.tar"}])
@@ -153,3 +156,22 @@ def test_a_reader_that_goes_away_ends_the_program_in_silence(command: str, folde
     assert done.stderr == b""
     # What fits into the pipe may be written before the reader goes.
     assert done.returncode in ({141} if "many" in command else {0, 141})
+
+
+def test_a_bar_shows_shards_time_left_samples_and_bytes(shards: list[str]) -> None:
+    leader, follower = open_terminal(100)
+    with web_server() as server:
+        server.has_ranges = True
+        server.objects["slow.tar"] = Path(shards[0]).read_bytes()
+        server.delay_s = 1.2  # a bar is for what takes more than a moment
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wids", "create", *shards, server.url("slow.tar"), "missing.tar", "-o", "a.json"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
+            stdout=subprocess.DEVNULL,
+            stderr=follower,
+        )
+        os.close(follower)
+        shown = read_terminal(leader)
+        process.wait()
+
+    assert re.search(r"indexing: +80%.* 4/5 \[\d\d:\d\d<\d\d:\d\d, .*8 samples, 41\.0 kB\]", shown), shown

@@ -25,12 +25,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         run,
         title="write one field's bytes to stdout",
         description="Write the bytes of one field to stdout, as they are stored: of the samples that are named, in that order, or "
-        "of all that have the field. A whole number without leading zeros is an index, -1 the last one (after --); "
+        "of all that have the field. A whole number without leading zeros is an index, -1 the last one; "
         "anything else is a key; - reads such names from stdin, one a line.",
         examples="""
 widsindex cat train.json 17 jpg > x.jpg
 widsindex cat train.json 000000-0003 json
-widsindex cat train.json txt --lines | sort | uniq -c
+widsindex cat train.json txt --lines > texts.txt
 widsindex cat train.json json --keys '0000??-*' > lines.json
 """,
     )

@@ -22,12 +22,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "completion",
         run,
         title="print what has a shell complete this program's arguments",
-        description="Print a script for a shell, which has it complete commands, options and file names. It is made from this "
-        "very program; print it anew after an update.",
+        description="Print a script for a shell, which has it complete commands, options and file names: sourced by bash, "
+        "in a folder of zsh's $fpath, or in fish's completions. It is made from this very program; print it anew after an "
+        "update.",
         examples="""
-source <(widsindex completion bash)
-widsindex completion zsh > ~/.zfunc/_widsindex
-widsindex completion fish > ~/.config/fish/completions/widsindex.fish
+widsindex completion bash > widsindex.bash
+widsindex completion zsh > _widsindex
+widsindex completion fish > widsindex.fish
 """,
     )
     parser.add_argument("shell", choices=_SHELLS, help="bash, zsh or fish")

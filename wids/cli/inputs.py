@@ -6,10 +6,11 @@ import shutil
 import sys
 import tempfile
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import BufferedReader
 
 
 @contextmanager
@@ -22,8 +23,8 @@ def data_set(name: str) -> Iterator[Any]:
     if name != "-":
         yield name
         return
-    stdin = cast("BinaryIO", sys.stdin.buffer)
-    if sys.stdin.buffer.peek(1).lstrip()[:1] in {b"{", b""}:  # type: ignore[attr-defined]
+    stdin = cast("BufferedReader", sys.stdin.buffer)
+    if stdin.peek(1).lstrip()[:1] in {b"{", b""}:
         yield stdin
         return
     with tempfile.NamedTemporaryFile(prefix="stdin-", suffix=".tar") as file:

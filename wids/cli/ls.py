@@ -27,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         examples="""
 widsindex ls train.json
 widsindex ls train.json --keys 'n01*' --shard 0-9
-widsindex ls shards/ --json | head -1
+widsindex ls shards/ --json > samples.jsonl
 cat train-000000.tar | widsindex ls -
 """,
     )

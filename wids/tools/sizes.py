@@ -74,7 +74,8 @@ class Sizes:
         places = np.log1p(self._values)
         span = places[-1] - places[0]
         bins = np.zeros(len(places), int) if span == 0 else ((places - places[0]) / span * num_bins).astype(int)
-        return np.bincount(bins.clip(max=num_bins - 1), self._numbers, num_bins).astype(int).tolist()
+        counts: list[int] = np.bincount(bins.clip(max=num_bins - 1), self._numbers, num_bins).astype(int).tolist()
+        return counts
 
     def _merge(self) -> None:
         if self._new:
