@@ -141,6 +141,7 @@ def _print_json(file: str, descriptor: Descriptor, fields: Mapping[str, Sizes] |
 def _print_fields(fields: Mapping[str, Sizes]) -> None:
     from wids.storage.progress import in_words
 
+    bars = _bars_of_stdout()
     # A program that reads it wants numbers.
     show, count = (in_words, "{:,}".format) if is_terminal() else (str, str)
     print_table(
@@ -150,7 +151,7 @@ def _print_fields(fields: Mapping[str, Sizes]) -> None:
                 name,
                 count(sizes.count),
                 *map(show, (sizes.total, sizes.least, sizes.median, sizes.most)),
-                draw(sizes.histogram(_NUM_BINS)),
+                draw(sizes.histogram(_NUM_BINS), bars),
             ]
             for name, sizes in fields.items()
         ],
@@ -158,20 +159,28 @@ def _print_fields(fields: Mapping[str, Sizes]) -> None:
     )
 
 
-def draw(counts: list[int]) -> str:
+def draw(counts: list[int], bars: str = _BARS) -> str:
     """Return bars, one character each; any that is above 0 is seen.
+
+    Args:
+        counts: At least one is above 0.
+        bars: Characters from none to most.
 
     Examples:
         >>> draw([8, 4, 0, 1])
         '█▄ ▁'
     """
-    bars = _BARS
-    try:
-        bars.encode(sys.stdout.encoding or "ascii")
-    except (LookupError, UnicodeEncodeError):
-        bars = _ASCII_BARS
     most = max(counts)
     return "".join(bars[-(-count * (len(bars) - 1) // most)] for count in counts)
+
+
+def _bars_of_stdout() -> str:
+    """Return the bars that the output's encoding has."""
+    try:
+        _BARS.encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return _ASCII_BARS
+    return _BARS
 
 
 def _print_columns(*values: object) -> None:
