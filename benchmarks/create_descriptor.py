@@ -2,7 +2,7 @@
 
     make bench-create
 
-The shards are 400 names of 8 files of 10 MB (hard links), so that all of them lie in the page cache: what is measured is the
+The shards are 400 names of 8 files of 25 MB (hard links), so that all of them lie in the page cache: what is measured is the
 work and not the disk. 0.1.11 is fetched into a folder of its own. Counts, sizes and MD5 sums are compared in each round; each
 measurement is a process of its own, from its start to its end, and the sides take turns.
 """
@@ -26,7 +26,7 @@ NUM_SHARDS = int(os.environ.get("SHARDS", "400"))
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 NUM_FILES = 8
 SAMPLES_PER_SHARD = 250
-SAMPLE_BYTES = 40_000
+SAMPLE_BYTES = 100_000
 NEW = [sys.executable, "-m", "wids", "create", "--no-resume", "-o", "new.json", "-w"]
 MEASURED = {
     "0.1.11": [sys.executable, "-c", "from wids.wids_index import main; main()", "create", "-o", "old.json"],
