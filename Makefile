@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write test-frameworks test-servers test-interop soak clean
+.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write bench-create test-cluster test-frameworks test-servers test-interop soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -68,6 +68,9 @@ bench-remote: $(READY)  ## fetching ahead, byte ranges, and a cache smaller than
 bench-join: $(READY)  ## columns, conditions and joins over ten million samples
 	$(BIN)/python benchmarks/join.py
 
+bench-create: $(READY)  ## describing 400 shards, against wids 0.1.11 and md5sum
+	$(BIN)/python benchmarks/create_descriptor.py
+
 bench-samplers: $(READY)  ## 100,000 shards and 1e9 samples on 64 ranks
 	$(BIN)/python benchmarks/sampler_scale.py
 
@@ -77,6 +80,16 @@ bench-selection: $(READY)  ## 10 million samples in 1,000 shards: sizes, masks, 
 test-frameworks: $(READY)  ## Lightning, Accelerate and Hugging Face's Trainer on two processes, with the guide's code
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
 	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py $(ARGS)
+
+CLUSTER := .venv-cluster/bin
+
+.venv-cluster/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .venv-cluster
+	$(CLUSTER)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . distributed pytest pytest-timeout
+	touch $@
+
+test-cluster: .venv-cluster/.ready  ## a Dask cluster describes shards, one of its workers is killed
+	$(CLUSTER)/python -m pytest tests/tools/test_cluster.py $(ARGS)
 
 test-servers: $(READY)  ## nginx, and S3 as moto serves it
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[servers]'

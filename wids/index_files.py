@@ -343,6 +343,13 @@ class IndexPack:
         entry = self._by_name.get(entry_name(url, self._url))
         return self._by_basename.get(_basename(url), []) if entry is None else [entry]
 
+    def entry(self, url: str, shard: str) -> bytes | None:
+        """Return what `pack_index` returned of a shard, None where the entry of this URL is not for this very `shard`."""
+        entry = self._by_name.get(entry_name(url, self._url))
+        if entry is None or entry.comment != shard.encode():
+            return None
+        return bytes(self._window(entry))
+
     def warn(self, name: str) -> None:
         """Say why there was no index for a shard: a warning for the first one.
 
@@ -396,7 +403,7 @@ def write_pack(path: Path, url: str, entries: Iterable[tuple[str, str, bytes]]) 
     Args:
         path: Of the pack.
         url: Where readers will find it; entries are named relative to it.
-        entries: URL of each shard, and what `pack_index` returns of it.
+        entries: URL of each shard, and what `pack_index` returns of it; taken one by one, and none is kept.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -404,7 +411,11 @@ def write_pack(path: Path, url: str, entries: Iterable[tuple[str, str, bytes]]) 
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive, warnings.catch_warnings():
                 # Two URLs that differ only in their queries have one name; their entries differ in what they are for.
                 warnings.filterwarnings("ignore", "Duplicate name", UserWarning)
-                for shard_url, shard, data in dict.fromkeys(entries):
+                written = set()
+                for shard_url, shard, data in entries:
+                    if (shard_url, shard) in written:
+                        continue
+                    written.add((shard_url, shard))
                     # A fixed time: equal shards give equal packs.
                     entry = zipfile.ZipInfo(entry_name(shard_url, url))
                     entry.comment = shard.encode()

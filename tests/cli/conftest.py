@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import argparse
+import fcntl
 import os
+import struct
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +15,7 @@ import pytest
 
 from tests.support import write_shards
 from wids.cli import main
+from wids.cli.command_line import make_parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,3 +60,58 @@ def start() -> Callable[..., subprocess.CompletedProcess[bytes]]:
         return subprocess.run(command, env=environment, capture_output=True, check=False, **more)
 
     return call
+
+
+@pytest.fixture
+def show() -> Callable[..., str]:
+    """Run the real program in a terminal of 80 columns; return what that got."""
+
+    def call(*arguments: str, **environment: str) -> str:
+        leader, follower = open_terminal(80)
+        plain = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "LINES"}}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wids", *arguments],
+            env={**plain, "PYTHONPATH": str(ROOT), "TERM": "xterm", **environment},
+            stdin=follower,
+            stdout=follower,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(follower)
+        output = read_terminal(leader)
+        process.wait()
+        return output
+
+    return call
+
+
+def subcommands(*, deep: bool = False) -> list[tuple[str, argparse.ArgumentParser]]:
+    """Return the commands' names and parsers; `deep`: the program's own, and those of commands' commands, too."""
+
+    def walk(name: str, parser: argparse.ArgumentParser) -> list[tuple[str, argparse.ArgumentParser]]:
+        found = [(name, parser)]
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for word, inner in action.choices.items():
+                    found += walk(f"{name} {word}".strip(), inner)
+        return found
+
+    everything = walk("", make_parser())
+    return everything if deep else [(name, parser) for name, parser in everything if name and " " not in name]
+
+
+def open_terminal(columns: int) -> tuple[int, int]:
+    """Return both ends of a terminal: the one that reads what is shown on it, and the one for a process."""
+    leader, follower = os.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    return leader, follower
+
+
+def read_terminal(leader: int) -> str:
+    """Return all that a terminal is given until no process has it open any more."""
+    output = b""
+    # That is an error to read from, and not an end.
+    with suppress(OSError):
+        while part := os.read(leader, 1 << 16):
+            output += part
+    os.close(leader)
+    return output.decode().replace("\r\n", "\n")

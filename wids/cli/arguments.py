@@ -1,13 +1,85 @@
-"""Arguments that several commands take."""
+"""What the commands' parsers have in common: arguments that several take, and help that fits the terminal."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+import re
+import textwrap
+from typing import Any
 
-if TYPE_CHECKING:
-    import argparse
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Help within the terminal's width: paragraphs are filled, indented lines stay lines, and go on under their last column."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(_fill_line(line, width) for line in text.rstrip().splitlines())
+
+
+def _fill_line(line: str, width: int) -> str:
+    """Return a line within so many columns.
+
+    Examples:
+        >>> print(_fill_line("  damage  the shard is damaged, or no tar", 30))
+          damage  the shard is
+                  damaged, or no tar
+    """
+    columns = [gap.end() for gap in re.finditer(r"(?<=\S) {2,}(?=\S)", line) if gap.end() <= width // 2]
+    leading = len(line) - len(line.lstrip())
+    hanging = columns[-1] if columns else leading and leading + 4
+    return textwrap.fill(line, width, subsequent_indent=" " * hanging, break_long_words=False, break_on_hyphens=False)
+
+
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Any,
+    *,
+    title: str,
+    description: str,
+    examples: str,
+    more: str = "",
+) -> argparse.ArgumentParser:
+    """Add a command to the command line, and return its parser.
+
+    Args:
+        commands: Of the command line.
+        name: Of the command.
+        run: Is called with the parsed options, and returns the exit status; None for 0.
+        title: What it does, in a few words.
+        description: What it does, in sentences.
+        examples: One a line.
+        more: What stands before the examples.
+    """
+    lines = "".join(f"  {line}\n" for line in examples.strip().splitlines())
+    parser = commands.add_parser(
+        name,
+        help=title,
+        description=description,
+        epilog=f"{more}examples:\n{lines}",
+        formatter_class=HelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_data_set(parser: argparse.ArgumentParser) -> None:
+    """Let a command take the data set that it reads."""
+    parser.add_argument("file", help="descriptor, folder, pattern or shard; - for a descriptor or shard on stdin")
 
 
 def add_cache_dir(parser: argparse.ArgumentParser) -> None:
     """Let a command take another cache folder."""
     parser.add_argument("--cache-dir", metavar="DIR", help="cache folder ($WIDS_CACHE, or the private default)")
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Let a command take a number of processes."""
+    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that read shards (%(default)s)")
+
+
+def add_key_filter(parser: argparse.ArgumentParser) -> None:
+    """Let a command take some samples by their keys and shards."""
+    parser.add_argument("--keys", metavar="PATTERN", help="only samples whose keys match, as 'n01*' or '*_0?'")
+    parser.add_argument(
+        "--shard", metavar="WHICH", help="only this shard (3), these (0-99), or those whose names match ('*-00??.tar')"
+    )

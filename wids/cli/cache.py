@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import time
+from typing import TYPE_CHECKING
 
-from wids.cli.arguments import add_cache_dir
+from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import printable
 from wids.storage import CachedShard, Storage, StorageOptions
 from wids.storage.progress import in_words
 
+if TYPE_CHECKING:
+    import argparse
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "cache",
-        help="show or empty the disk cache",
+        None,
+        title="show or empty the disk cache",
         description="Show what lies in the disk cache, or remove some or all of it; files that the cache did not write are "
         "left alone.",
-        epilog="examples:\n"
-        "  widsindex cache ls\n"
-        "  widsindex cache prune --to 100GB\n"
-        "  widsindex cache clear --cache-dir /scratch/wids\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples="""
+widsindex cache ls
+widsindex cache prune --to 100GB
+widsindex cache clear --cache-dir /scratch/wids
+""",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     for name, action, text in (

@@ -10,19 +10,30 @@ import sys
 from typing import TYPE_CHECKING
 
 from wids._version import __version__
+from wids.cli.arguments import HelpFormatter
 from wids.cli.terminal import printable
 from wids.errors import WidsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EXAMPLES = """\
+_CLOSED_PIPE = 128 + 13
+"""What a shell shows of a program that SIGPIPE ends."""
+_MORE = """\
+exit status:
+  0    done
+  1    an error, which is one line on stderr; or something was found wrong
+  2    the arguments are not understood
+  130  interrupted (Ctrl-C)
+  141  the reader of the output has gone (| head)
+
 examples:
   widsindex create 'shards/train-{000000..000099}.tar' -o train.json -n train
   widsindex import prepared/ --split train -o train.json
   widsindex info train.json
   widsindex sample train.json 1900
-  widsindex sample train.json 1900 --cat json
+  widsindex ls train.json --keys 'n01*' --json
+  widsindex cat train.json 1900 jpg > x.jpg
   widsindex update train.json --recount
   widsindex verify train.json --workers 8
   widsindex reshard train.json -o new/train-%06d.tar --max-bytes 1GB
@@ -44,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.run(options) or 0
         sys.stdout.flush()
     except BrokenPipeError:
-        return 1  # The reader of our output has gone (`| head`), and knows.
+        return _CLOSED_PIPE  # The reader of our output has gone, and knows.
     except (WidsError, OSError, LookupError, ValueError, ImportError) as error:
         message = str(error.args[0]) if isinstance(error, LookupError) and error.args else str(error)
         print(f"widsindex: {printable(' '.join(message.split()))}", file=sys.stderr)
@@ -61,13 +72,16 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     from wids.cli import (
         cache,
+        cat,
         columns,
+        completion,
         create,
         diff,
         export,
         fetch,
         import_,
         info,
+        ls,
         repair,
         reshard,
         sample,
@@ -79,8 +93,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="widsindex",
         description="Index datasets of tar shards, and look into them.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_MORE,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"wids {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -88,6 +102,8 @@ def make_parser() -> argparse.ArgumentParser:
         create,
         import_,
         info,
+        ls,
+        cat,
         sample,
         update,
         verify,
@@ -99,6 +115,7 @@ def make_parser() -> argparse.ArgumentParser:
         diff,
         cache,
         export,
+        completion,
     ):
         command.add_parser(commands)
     return parser

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from wids.cli.arguments import add_cache_dir
+from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import printable
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping
 
     from wids.storage import Storage
@@ -18,30 +18,32 @@ if TYPE_CHECKING:
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "fetch",
-        help="fetch shards into the disk cache",
+        run,
+        title="fetch shards into the disk cache",
         description="Fetch the shards of a dataset into the disk cache, as many as it may hold, so that a training finds "
         "them there. Local ones that are read in place need no fetching.",
-        epilog="examples:\n"
-        "  widsindex fetch train.json\n"
-        "  widsindex fetch train.json --shards 0-99 --cache-dir /scratch/wids\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples="""
+widsindex fetch train.json
+widsindex fetch train.json --shards 0-99 --cache-dir /scratch/wids
+""",
     )
-    parser.add_argument("file", help="descriptor, folder, pattern or shard")
+    parser.add_argument("file", help="descriptor, folder, pattern or shard; - for a descriptor on stdin")
     parser.add_argument("--shards", metavar="A-B", help="the first and the last, counted from 0; or one (all)")
     add_cache_dir(parser)
     parser.add_argument(
         "--cache-size", metavar="SIZE", help="bytes, or 200GB ($WIDS_CACHE_SIZE, or half of what is free)"
     )
     parser.add_argument("-w", "--workers", type=int, default=4, help="shards that are fetched at once (%(default)s)")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Fetch the shards; return the exit status."""
     from tqdm import tqdm
 
+    from wids.cli.inputs import data_set
     from wids.descriptor import load_descriptor
     from wids.storage import Storage, StorageOptions
     from wids.storage.progress import in_words
@@ -49,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
     if options.workers < 1:
         raise ValueError(f"--workers is {options.workers}; it must be at least 1")
     storage = Storage(StorageOptions(cache_dir=options.cache_dir, cache_size=options.cache_size, checksum="md5"))
-    shards = load_descriptor(options.file, fetch=storage.read, list_folder=storage.list_folder).shards
+    with data_set(options.file) as named:
+        shards = load_descriptor(named, fetch=storage.read, list_folder=storage.list_folder).shards
     chosen = shards if options.shards is None else shards[choose(options.shards, len(shards))]
     with ThreadPoolExecutor(options.workers) as pool:
         fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)

@@ -1,62 +1,112 @@
-"""`widsindex info`: what a descriptor says."""
+"""`widsindex info`: what a descriptor says, and how large the fields of its samples are."""
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
-from wids.cli.terminal import printable
+from wids.cli.arguments import add_command
+from wids.cli.terminal import is_terminal, paint, print_table, printable
 from wids.descriptor import Descriptor, load_descriptor
 from wids.errors import redact
 from wids.storage import Storage
 
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from wids.tools.sizes import Sizes
+
+_NUM_BINS = 20
+_BARS = " ▁▂▃▄▅▆▇█"
+_ASCII_BARS = " .:-=+*#@"
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "info",
-        help="show what descriptors say",
-        description="Show what descriptors say; no shard is read.",
-        epilog="examples:\n  widsindex info train.json\n  widsindex info --table train.json test.json\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        title="show what descriptors say, and statistics of the fields",
+        description="Show what descriptors say. No shard is read for that; --fields reads the shards' indexes, and shows for each "
+        "field how many samples have it, how many bytes, the least, the median and the most, and how the sizes are "
+        "spread between those two, on a scale of logarithms.",
+        examples="""
+widsindex info train.json
+widsindex info --fields train.json
+widsindex info --json --fields train.json
+widsindex info --table train.json test.json
+""",
     )
-    parser.add_argument("files", nargs="+", help="descriptors")
-    parser.add_argument("-t", "--table", action="store_true", help="one line per descriptor, separated by tabs")
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "files", nargs="+", metavar="file", help="descriptors, folders, patterns or shards; - for stdin"
+    )
+    parser.add_argument("-f", "--fields", action="store_true", help="statistics of each field")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("-t", "--table", action="store_true", help="one line per descriptor, separated by tabs")
+    form.add_argument("--json", action="store_true", help="one JSON object per descriptor, a line each")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the descriptors."""
-    storage = Storage()
+    from wids.cli.inputs import data_set
+
+    if options.table and options.fields:
+        raise ValueError("--table has one line per descriptor, without --fields; take --json")
     if options.table:
         _print_columns("file", "name", "nbytes", "nsamples", "base", "last", "datasets")
     for file in options.files:
-        descriptor = load_descriptor(file, fetch=storage.read, list_folder=storage.list_folder)
+        with data_set(file) as shards:
+            descriptor, fields = _read(shards, options.fields)
         if options.table:
             _print_row(file, descriptor)
+        elif options.json:
+            _print_json(file, descriptor, fields)
         else:
             _print_whole(file, descriptor)
+            if fields is not None:
+                _print_fields(fields)
+                print()
+
+
+def _read(shards: Any, with_fields: bool) -> tuple[Descriptor, Mapping[str, Sizes] | None]:
+    """Return what a descriptor says, and the sizes of the fields where they are asked for."""
+    if not with_fields:
+        storage = Storage()
+        return load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder), None
+    from wids.tools.contents import Contents
+
+    contents = Contents(shards)
+    fields = contents.measure()
+    for shard, count in zip(contents.descriptor.shards, contents.counts(), strict=True):
+        shard["nsamples"] = count
+    return contents.descriptor, fields
 
 
 def _print_row(file: str, descriptor: Descriptor) -> None:
-    spec, shards = descriptor.spec, descriptor.shards
-    last = redact(str(shards[-1]["url"])) if shards else None
-    datasets = len(spec.get("datasets") or [])
-    _print_columns(
-        redact(file),
-        descriptor.name,
-        _total(shards, "filesize"),
-        _total(shards, "nsamples"),
-        None if spec.get("base") is None else redact(spec["base"]),
-        last,
-        datasets,
-    )
+    facts = _facts(file, descriptor)
+    datasets = len(descriptor.spec.get("datasets") or [])
+    names = ("file", "name", "bytes", "samples", "base", "last shard")
+    # The name is empty, and not missing, where there is none, as 0.1.11 has it.
+    _print_columns(*(descriptor.name if name == "name" else facts[name] for name in names), datasets)
 
 
 def _print_whole(file: str, descriptor: Descriptor) -> None:
+    for name, value in _facts(file, descriptor).items():
+        shown = "-" if value is None else printable(str(value))
+        print(f"{paint(f'{name:>18}', 'bold')}: {shown}")
+    for component in descriptor.spec.get("datasets") or []:
+        source = redact(str(component.get("source_url") or ""))
+        title = paint(f"{'dataset':>18}", "bold")
+        print(f"{title}: {printable(str(component.get('name') or '-'))} {printable(source)}".rstrip())
+    print()
+
+
+def _facts(file: str, descriptor: Descriptor) -> dict[str, Any]:
     spec, shards = descriptor.spec, descriptor.shards
     num_samples, num_bytes = _total(shards, "nsamples"), _total(shards, "filesize")
-    rows: dict[str, Any] = {
+    return {
         "file": redact(file),
         "name": descriptor.name or None,
         "info": spec.get("info"),
@@ -70,12 +120,69 @@ def _print_whole(file: str, descriptor: Descriptor) -> None:
         "first shard": redact(str(shards[0]["url"])) if shards else None,
         "last shard": redact(str(shards[-1]["url"])) if shards else None,
     }
-    for name, value in rows.items():
-        print(f"{name:>18}: {'-' if value is None else printable(str(value))}")
-    for component in spec.get("datasets") or []:
-        source = redact(str(component.get("source_url") or ""))
-        print(f"{'dataset':>18}: {printable(str(component.get('name') or '-'))} {printable(source)}".rstrip())
-    print()
+
+
+def _print_json(file: str, descriptor: Descriptor, fields: Mapping[str, Sizes] | None) -> None:
+    from wids.cli.ls import to_json
+
+    facts: dict[str, Any] = {name.replace(" ", "_"): value for name, value in _facts(file, descriptor).items()}
+    if fields is not None:
+        facts["fields"] = {
+            name: {
+                "count": sizes.count,
+                "bytes": sizes.total,
+                "min": sizes.least,
+                "median": sizes.median,
+                "max": sizes.most,
+            }
+            for name, sizes in fields.items()
+        }
+    print(to_json(facts))
+
+
+def _print_fields(fields: Mapping[str, Sizes]) -> None:
+    from wids.storage.progress import in_words
+
+    bars = _bars_of_stdout()
+    # A program that reads it wants numbers.
+    show, count = (in_words, "{:,}".format) if is_terminal() else (str, str)
+    print_table(
+        ["field", "count", "bytes", "min", "median", "max", "sizes"],
+        [
+            [
+                name,
+                count(sizes.count),
+                *map(show, (sizes.total, sizes.least, sizes.median, sizes.most)),
+                draw(sizes.histogram(_NUM_BINS), bars),
+            ]
+            for name, sizes in fields.items()
+        ],
+        right=["count", "bytes", "min", "median", "max"],
+    )
+
+
+def draw(counts: list[int], bars: str = _BARS) -> str:
+    """Return bars, one character each; any that is above 0 is seen.
+
+    Args:
+        counts: At least one is above 0.
+        bars: Characters from none to most.
+
+    Examples:
+        >>> draw([8, 4, 0, 1])
+        '█▄ ▁'
+    """
+    most = max(counts)
+    return "".join(bars[-(-count * (len(bars) - 1) // most)] for count in counts)
+
+
+def _bars_of_stdout() -> str:
+    """Return the bars that the output's encoding has."""
+    try:
+        _BARS.encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return _ASCII_BARS
+    return _BARS
 
 
 def _print_columns(*values: object) -> None:

@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from wids.cli.arguments import add_cache_dir
+from wids.cli.arguments import add_cache_dir, add_command, add_data_set, add_workers
 from wids.cli.terminal import printable
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "repair",
-        help="fetch damaged cached shards again, name what is damaged in local ones",
+        run,
+        title="fetch damaged cached shards again, name what is damaged in local ones",
         description="Compare cached shards with what the descriptor and its index pack say of them, and fetch those again "
         "that are damaged. Local shards are never changed; their damaged members are named. The exit status is 1 when "
         "something is damaged that could not be mended.",
-        epilog="examples:\n"
-        "  widsindex repair train.json\n"
-        "  widsindex repair train.json --cache-dir cache --workers 8\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples="""
+widsindex repair train.json
+widsindex repair train.json --cache-dir cache --workers 8
+""",
     )
-    parser.add_argument("file", help="descriptor, folder, pattern or shard")
+    add_data_set(parser)
     add_cache_dir(parser)
-    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that read shards (%(default)s)")
-    parser.set_defaults(run=run)
+    add_workers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Mend what can be mended; return the exit status."""
+    from wids.cli.inputs import data_set
     from wids.cli.workers import workers
     from wids.storage import Storage, StorageOptions
     from wids.tools.repair import repair
 
     storage = Storage(StorageOptions(cache_dir=options.cache_dir, checksum="md5"))
-    with workers(options.workers) as executor:
-        repairs = repair(options.file, executor=executor, progress=True, storage=storage)
+    with data_set(options.file) as shards, workers(options.workers) as executor:
+        repairs = repair(shards, executor=executor, progress=True, storage=storage)
     for done in repairs:
         for error in done.errors:
             print(printable(f"{done.shard}: {done.outcome}: {error.message}"))

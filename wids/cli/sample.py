@@ -2,56 +2,71 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wids.cli.terminal import printable
+from wids.cli.arguments import add_command, add_data_set
+from wids.cli.terminal import paint, printable, terminal_width
 
+if TYPE_CHECKING:
+    import argparse
+
+_TITLES = 31
+"""Columns before a value."""
 _WIDTH = 100
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "sample",
-        help="show one sample",
+        run,
+        title="show one sample",
         description="Show one sample: its fields, their sizes and values.",
-        epilog="examples:\n"
-        "  widsindex sample train.json 1900\n"
-        "  widsindex sample train.json -- -1\n"
-        "  widsindex sample train.json 1900 --cat jpg > sample.jpg\n"
-        "  widsindex sample train.json 1900 --save out/\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples="""
+widsindex sample train.json 1900
+widsindex sample train.json -- -1
+widsindex sample train.json 1900 --cat jpg > sample.jpg
+widsindex sample train.json 000000-0003 --save out/
+""",
     )
-    parser.add_argument("file", help="descriptor, folder, pattern or shard")
-    parser.add_argument("index", nargs="?", type=int, default=0, help="number of the sample, from 0 (%(default)s)")
+    add_data_set(parser)
+    parser.add_argument(
+        "sample", nargs="?", default="0", help="its index, from 0, or its key, which is no plain number (%(default)s)"
+    )
     parser.add_argument("-c", "--cat", metavar="FIELD", help="write this field's bytes to stdout")
     parser.add_argument("-r", "--raw", action="store_true", help="show the fields' bytes, not their decoded values")
     parser.add_argument("-s", "--save", metavar="FOLDER", help="write the fields as files, named by key and field")
-    parser.add_argument("-w", "--width", type=int, default=_WIDTH, help="columns of a value (%(default)s)")
-    parser.set_defaults(run=run)
+    parser.add_argument("-w", "--width", type=int, help="columns of a value (what the terminal has left, or 100)")
 
 
 def run(options: argparse.Namespace) -> None:
     """Show a sample."""
+    from wids.cli.inputs import data_set
     from wids.dataset import ShardListDataset
+    from wids.tools.contents import index_in
 
-    with ShardListDataset(options.file, transformations=None) as dataset:
+    with data_set(options.file) as shards, ShardListDataset(shards, transformations=None) as dataset:
+        given = index_in(options.sample)
+        index = dataset.index_of(options.sample) if given is None else given
         if options.cat is not None:
-            (data,) = dataset.read(options.index, [options.cat]).values()
+            (data,) = dataset.read(index, [options.cat]).values()
             sys.stdout.buffer.write(data)
             return
         if options.save is not None:
-            _save(dataset.read(options.index), dataset.key(options.index), Path(options.save))
+            _save(dataset.read(index), dataset.key(index), Path(options.save))
             return
         print("dataset size:", len(dataset), file=sys.stderr)
-        sizes = {field: len(view) for field, view in dataset.view(options.index).items()}
+        sizes = {field: len(view) for field, view in dataset.view(index).items()}
         shown = dataset if options.raw else dataset.decode("PIL")
-        for name, value in shown[options.index].items():
+        width = options.width or (terminal_width() or _TITLES + _WIDTH) - _TITLES
+        for name, value in shown[index].items():
             content = value.getvalue() if hasattr(value, "getvalue") else value
             size = f"{sizes[name]:>10} B" if name in sizes else ""
-            print(f"{printable(name):<16} {size:>12}  {_shorten(content, options.width)}")
+            title = paint(f"{printable(name):<16}", "bold")
+            print(f"{title} {size:>12}  {_shorten(content, width)}")
 
 
 def _shorten(value: object, width: int) -> str:
@@ -63,8 +78,11 @@ def _shorten(value: object, width: int) -> str:
 def _save(fields: dict[str, bytes], key: str, folder: Path) -> None:
     # A key may hold slashes or "..": its parts are joined by a character that makes no path.
     stem = key.replace("/", "_").replace("\\", "_").lstrip(".") or "sample"
+    from wids.tools.files import writing
+
     folder.mkdir(parents=True, exist_ok=True)
     for field, data in fields.items():
         path = folder / f"{stem}{field.replace('/', '_')}"
-        path.write_bytes(data)
+        with writing(path) as file:
+            file.write(data)
         print(printable(str(path)))

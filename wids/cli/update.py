@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import printable
 from wids.descriptor import load_descriptor
 from wids.errors import DescriptorError, redact
 from wids.storage import Storage
 from wids.tools import recount, write_json
+from wids.tools.files import writing
+
+if TYPE_CHECKING:
+    import argparse
+    from concurrent.futures import Executor
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "update",
-        help="change a descriptor",
+        run,
+        title="change a descriptor",
         description="Change what is asked for in a descriptor, and nothing else; the old one is kept with .bak added.",
-        epilog="examples:\n"
-        "  widsindex update train.json --recount\n"
-        "  widsindex update train.json -n train -b https://example.org/shards\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples="""
+widsindex update train.json --recount
+widsindex update train.json -n train -b https://example.org/shards
+""",
     )
     parser.add_argument("file", help="the descriptor")
     parser.add_argument("-n", "--name", help="set the dataset's name")
@@ -44,11 +51,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="set counts, sizes and checksums, and the index pack, to what the shards have",
     )
-    parser.set_defaults(run=run)
+    add_workers(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Change a descriptor."""
+    from wids.cli.workers import workers
+
     storage = Storage()
     path = Path(options.file)
     load_descriptor(path, fetch=storage.read)  # so that nothing is changed in what is no descriptor
@@ -62,8 +71,10 @@ def run(options: argparse.Namespace) -> None:
             content[name] = getattr(options, name)
     _move(content, options)
     if options.recount:
-        _recount(content, path, storage)
-    path.with_name(f"{path.name}.bak").write_bytes(before)
+        with workers(options.workers) as executor:
+            _recount(content, path, storage, executor)
+    with writing(path.with_name(f"{path.name}.bak")) as file:
+        file.write(before)
     write_json(path, content)
 
 
@@ -84,7 +95,7 @@ def _move(content: dict[str, Any], options: argparse.Namespace) -> None:
         entry["url"] = f"{options.dir.rstrip('/')}/{name}" if options.dir is not None else name
 
 
-def _recount(content: dict[str, Any], path: Path, storage: Storage) -> None:
+def _recount(content: dict[str, Any], path: Path, storage: Storage, executor: Executor | None) -> None:
     if content.get("rows") is not None:
         raise ValueError(f"{path}: selects rows, which other counts would change; recount the data, and select again")
     if "shardlist" not in content:
@@ -97,5 +108,6 @@ def _recount(content: dict[str, Any], path: Path, storage: Storage) -> None:
     if own.index is not None and "://" in own.index:
         print(printable(f"{redact(own.index)}: not written anew; make it with: widsindex create --index"))
         pack = None
-    for url, old, new in recount(content["shardlist"], own.shards, storage, pack=pack):
+    changes = recount(content["shardlist"], own.shards, storage, pack=pack, executor=executor, progress=True)
+    for url, old, new in changes:
         print(printable(f"{redact(url)}: {old} -> {new} samples"))

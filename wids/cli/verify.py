@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from wids.cli.terminal import printable
+from wids.cli.arguments import add_command, add_data_set, add_workers
+from wids.cli.terminal import paint, printable
 
 if TYPE_CHECKING:
+    import argparse
+
     from wids.tools.findings import Finding
     from wids.tools.verify import Verification
 
@@ -20,29 +22,33 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     from wids.tools.findings import KINDS
 
     kinds = "".join(f"  {severity:8} {kind:17} {meaning}\n" for kind, (severity, meaning) in KINDS.items())
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "verify",
-        help="check shards against their descriptor",
+        run,
+        title="check shards against their descriptor",
         description="Read descriptor and shards whole, and list what is wrong. The exit status is 1 when anything is an "
         "error, with --strict also when anything is a warning.",
-        epilog=f"what is found:\n{kinds}\n"
-        "examples:\n  widsindex verify train.json --workers 8\n  widsindex verify train.json --json --strict\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        more=f"what is found:\n{kinds}\n",
+        examples="""
+widsindex verify train.json --workers 8
+widsindex verify train.json --json --strict
+""",
     )
-    parser.add_argument("file", help="descriptor, folder, pattern or shard")
+    add_data_set(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings, too")
-    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that read shards (%(default)s)")
-    parser.set_defaults(run=run)
+    add_workers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what is wrong; return the exit status."""
+    from wids.cli.inputs import data_set
     from wids.cli.workers import workers
     from wids.tools.verify import verify
 
-    with workers(options.workers) as executor:
-        found = verify(options.file, executor=executor, progress=True)
+    with data_set(options.file) as shards, workers(options.workers) as executor:
+        found = verify(shards, executor=executor, progress=True)
     if options.json:
         sys.stdout.buffer.write(orjson.dumps(_to_json(options.file, found), option=orjson.OPT_INDENT_2) + b"\n")
     else:
@@ -59,7 +65,8 @@ def print_findings(findings: list[Finding]) -> None:
     shards = [printable(finding.shard) for finding in findings]
     width = max(map(len, shards), default=0)
     for finding, shard in zip(findings, shards, strict=True):
-        print(f"{finding.severity:8} {finding.kind:17} {shard:{width}}  {printable(finding.message)}")
+        severity = paint(f"{finding.severity:8}", "red" if finding.severity == "error" else "yellow")
+        print(f"{severity} {finding.kind:17} {shard:{width}}  {printable(finding.message)}")
 
 
 def _to_json(file: str, found: Verification) -> dict[str, Any]:

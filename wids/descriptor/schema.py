@@ -48,7 +48,7 @@ def check_object(content: Any, file: str) -> dict[str, Any]:
         check_text(content, name, file, "")
     columns = content.get("columns")
     if columns is not None and not isinstance(columns, dict):
-        raise DescriptorError(f"{file}: columns is {_kind(columns)}; it must be an object of names and files")
+        raise DescriptorError(f"{file}: columns is {in_words(columns)}; it must be an object of names and files")
     for name in columns or {}:
         check_text(content["columns"], name, file, "columns.", required=True)
     return content
@@ -123,7 +123,7 @@ def check_rows(content: dict[str, Any], file: str) -> dict[str, Any] | None:
     if rows is None:
         return None
     if not isinstance(rows, dict):
-        raise DescriptorError(f"{file}: rows is {_kind(rows)}; it must be an object, as widsindex select writes it")
+        raise DescriptorError(f"{file}: rows is {in_words(rows)}; it must be an object, as widsindex select writes it")
     for name in ("of", "count"):
         value = rows.get(name)
         if type(value) is not int or not 0 <= value <= _LARGEST:

@@ -7,6 +7,7 @@ is an error, which the transport finds by size and tag.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
@@ -34,6 +35,8 @@ _LOOK_BACK = 8
 """Blocks that begin before a place and are looked at for it."""
 _LEAST_AHEAD_BYTES = 16 << 10
 _MOST_AHEAD_BYTES = 4 << 20
+_THROUGH_BYTES = 8 << 20
+"""Of one request, where all of an object is read."""
 _HOP_BYTES = 1 << 20
 """Between headers that lie closer than this what is between them is read too, instead of asking again."""
 
@@ -249,10 +252,13 @@ class ReadAhead:
         return False
 
     def window(self, start: int, stop: int) -> Window:
-        """Return the bytes `[start, stop)` and some that follow."""
+        """Return the bytes `[start, stop)` and some that follow; nothing where nothing is asked for."""
+        stop = min(stop, self.identity.size)
+        if start >= stop:
+            return memoryview(b""), start
         view, base = self._last
         end = base + len(view)
-        if base <= start and min(stop, self.identity.size) <= end:
+        if base <= start and stop <= end:
             return view, base
         near = 0 <= start - end <= _HOP_BYTES
         self._ahead = min(2 * self._ahead, _MOST_AHEAD_BYTES) if near else _LEAST_AHEAD_BYTES
@@ -260,11 +266,51 @@ class ReadAhead:
         return window
 
     def windows(self, spans: Sequence[Span]) -> list[Window]:
-        """Return one window per span."""
-        return [self.window(start, stop) for start, stop in spans]
+        """Return one window per span, and no more than that: they are places here and there."""
+        return self._source.windows(spans)
 
     def advise(self, spans: Sequence[Span], hint: Hint) -> None:
         """Do nothing: nobody is told."""
 
     def release(self) -> None:
         """Do nothing: the source is somebody else's."""
+
+
+class ReadThrough(ReadAhead):
+    """A remote source as one reads it who goes through all of it, from front to back: each byte comes once, and is digested.
+
+    What lies behind, and is asked for again, is read as `ReadAhead` reads it.
+
+    Args:
+        source: The object.
+    """
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self._digest = hashlib.md5(usedforsecurity=False)
+        self._view, self._base = memoryview(b""), 0
+
+    def window(self, start: int, stop: int) -> Window:
+        """Return the bytes `[start, stop)` and some around them."""
+        if start < self._base or start >= stop:
+            return super().window(start, stop)
+        stop = min(stop, self.identity.size)
+        while self._base + len(self._view) < stop:
+            self._go_on(start)
+        return self._view, self._base
+
+    def md5(self) -> str:
+        """Return the MD5 of the whole object, 32 hexadecimal digits; what is left of it is read for that."""
+        while (end := self._base + len(self._view)) < self.identity.size:
+            self._go_on(end)
+        return self._digest.hexdigest()
+
+    def _go_on(self, start: int) -> None:
+        """Read the next part; what lies before `start` is let go of."""
+        end = self._base + len(self._view)
+        view, base = self._source.window(end, min(end + _THROUGH_BYTES, self.identity.size))
+        part = view[end - base : end - base + _THROUGH_BYTES]
+        self._digest.update(part)
+        rest = self._view[start - self._base :]
+        # Rarely is anything left: a header that two parts share, or a look at many headers at once.
+        self._view, self._base = (memoryview(b"".join((rest, part))), start) if len(rest) else (part, end)

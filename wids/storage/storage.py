@@ -27,13 +27,13 @@ from wids.storage.names import CacheKey, cache_key
 from wids.storage.options import StorageOptions
 from wids.storage.process import PerProcess
 from wids.storage.progress import SayOnce, in_words
-from wids.storage.ranges import BlockCache, RangeSource
+from wids.storage.ranges import BlockCache, RangeSource, ReadAhead, ReadThrough
 from wids.storage.retry import RetryPolicy, retrying
 from wids.storage.space import CacheSpace
 from wids.storage.transport import LocalFiles, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
@@ -64,8 +64,15 @@ class StoredShard:
     """The plain tar."""
     size: int
     """Bytes of the object, which may be compressed."""
-    md5: str | None
-    """Of the object, 32 hexadecimal digits; None where it was not asked for."""
+    identity: Identity | None
+    """Of the object; None where its store does not tell one state of it from another."""
+    digest: Callable[[], str] | None
+    """Returns the MD5 of the object; None where it was not asked for."""
+
+    @property
+    def md5(self) -> str | None:
+        """Of the object, 32 hexadecimal digits; None where it was not asked for."""
+        return None if self.digest is None else self.digest()
 
 
 class Storage:
@@ -266,8 +273,11 @@ class Storage:
         location = locate(url)
         if location.kind == "local" and not _is_compressed(location, _look_at(location)[1]):
             source = self._open_file(location.path, location.name)
-            yield StoredShard(source, source.identity.size, digest_source(source) if digest else None)
+            # At once, so that the pages come in order from a disk.
+            md5 = digest_source(source) if digest else None
+            yield StoredShard(source, source.identity.size, source.identity, None if md5 is None else lambda: md5)
             return
+        identity = self.identify(url) if location.kind == "local" else None
         sinks: list[DigestSink] = []
 
         def fill(part: PartFile) -> None:
@@ -275,7 +285,63 @@ class Storage:
             fetch(self._transport(location.kind), location, sinks[0], Expected(), self._retry)
 
         with self._cache.passing_file(location.name, fill) as path:
-            yield StoredShard(self._open_file(path, location.name), sinks[0].size, sinks[0].md5)
+            source = self._open_file(path, location.name)
+            yield StoredShard(source, sinks[0].size, identity, (lambda: sinks[0].md5) if digest else None)
+
+    @contextmanager
+    def read_through(self, url: str, *, digest: bool = True) -> Iterator[StoredShard]:
+        """Give a shard as it is stored now, for a block that reads it from front to back.
+
+        Of a remote one nothing is stored, and without `digest` no more is read than the headers need. Only what is
+        compressed, or comes from a server that sends no parts, is on the disk until the block ends.
+
+        Args:
+            url: Of the shard.
+            digest: Also the MD5 of the stored object; it is had once the block has read what it needs.
+
+        Raises:
+            FetchError: It cannot be had.
+            TarFormatError: Its compressed stream is damaged.
+        """
+        location = locate(url)
+        source = None if location.kind in {"local", "pipe"} else self._try_ranges(location)
+        if source is None:
+            with self.inspect(url, digest=digest) as stored:
+                yield stored
+            return
+        identity = source.identity if source.identity.etag is not None else None
+        try:
+            if sniff(bytes(source.window(0, HEAD_BYTES)[0])) is not None:
+                with self.inspect(url, digest=digest) as stored:
+                    yield replace(stored, identity=identity)
+            elif digest:
+                through = ReadThrough(source)
+                yield StoredShard(through, source.identity.size, identity, through.md5)
+            else:
+                yield StoredShard(ReadAhead(source), source.identity.size, identity, None)
+        finally:
+            source.release()
+
+    def identify(self, url: str) -> Identity | None:
+        """Return what tells the present state of an object from others; None where its store does not say, or it is not there."""
+        location = locate(url)
+        try:
+            if location.kind == "local":
+                return Identity.from_stat(os.stat(location.path))  # noqa: PTH116 - Path changes some paths
+            if location.kind == "pipe":
+                return None
+            piece = self._read_range(location, 0, HEAD_BYTES)
+        except (WidsError, OSError):
+            return None  # who opens it says why
+        return None if piece.tag is None else Identity(piece.size, etag=piece.tag)
+
+    def _try_ranges(self, location: Location) -> RangeSource | None:
+        """Open a remote object by ranges; None where it only comes whole, or cannot be had."""
+        try:
+            return RangeSource(location.name, partial(self._read_range, location), self._blocks.get, self._pools.get)
+        except FetchError as error:
+            _log.debug("%s: is fetched whole: %s", location.name, error)
+            return None
 
     def holding(self) -> AbstractContextManager[None]:
         """Let go of nothing that was read by ranges during a block."""

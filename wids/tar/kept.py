@@ -172,9 +172,9 @@ def digest_headers(source: Source, index: TarIndex) -> str:
         return digest.hexdigest()
     places = index.offsets[np.linspace(0, last, _PROBED_HEADERS).astype(int)].astype(np.int64) - BLOCK
     behind = int(index.offsets[last]) + padded(int(index.sizes[last]))
-    for place in [*places.tolist(), behind]:
-        view, base = source.window(place, place + BLOCK)
-        digest.update(view[place - base : place - base + BLOCK])
+    spans = [(place, place + BLOCK) for place in [*places.tolist(), behind]]
+    for (start, stop), (view, base) in zip(spans, source.windows(spans), strict=True):
+        digest.update(view[start - base : stop - base])
     return digest.hexdigest()
 
 

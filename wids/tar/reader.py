@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from wids.errors import ShardMismatchError, TarFormatError
@@ -15,6 +16,8 @@ from wids.tar.headers import BLOCK, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
+
+    from numpy.typing import NDArray
 
     from wids.source import Source, Span, Window
     from wids.tar.index import TarIndex
@@ -231,6 +234,22 @@ class TarReader:
     def fields(self, position: int) -> tuple[str, ...]:
         """Return the fields of one sample, in archive order."""
         return self._index.fields_of_kind[self._kinds[position]]
+
+    def sizes(self, position: int) -> dict[str, int]:
+        """Return how many bytes each field of one sample has, in archive order; of one that is there twice, the last."""
+        return {name: self._sizes[number] for number, name in self._members(position)}
+
+    def sizes_of_fields(self, num_samples: int) -> Iterator[tuple[str, NDArray[np.integer]]]:
+        """Yield fields of the first `num_samples` samples, and `(num_members,)` integers, the bytes of members under that name.
+
+        A field may come more than once, each time with other members.
+        """
+        index = self._index
+        starts, kinds = np.asarray(index.starts)[:num_samples], np.asarray(index.kinds)[:num_samples]
+        for kind, names in enumerate(index.fields_of_kind):
+            firsts = starts[kinds == kind].astype(np.int64)
+            for place, name in enumerate(names if len(firsts) else ()):
+                yield name, np.asarray(index.sizes)[firsts + place]
 
     def locate(self, position: int, url: str) -> dict[str, MemberLocation]:
         """Return where the members of one sample lie; nothing is read.

@@ -1,6 +1,7 @@
 """What is done to shards and descriptors as a whole: writing, indexing, correcting, checking and mending them."""
 
-from wids.tools.create import ShardDescription, create_index, describe_shard
+from wids.tools.create import create_index
+from wids.tools.describe import ShardDescription, Wanted, describe_shard
 from wids.tools.files import write_json
 from wids.tools.repair import repair
 from wids.tools.reshard import reshard
@@ -12,6 +13,7 @@ from wids.tools.writer import ShardWriter
 __all__ = [
     "ShardDescription",
     "ShardWriter",
+    "Wanted",
     "create_index",
     "describe_shard",
     "recount",

@@ -2,152 +2,123 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
 from wids.descriptor import load_descriptor
 from wids.errors import DescriptorError, WidsError, redact
-from wids.index_files import SUFFIX, pack_index, write_pack
+from wids.index_files import SUFFIX, write_pack
 from wids.storage import Storage
-from wids.tar import add_checksums, build_index
-from wids.tools.files import check_place, write_json
+from wids.tools.describe import Wanted
+from wids.tools.files import check_place, encode_json, write_json
+from wids.tools.journal import Journal
+from wids.tools.survey import Survey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from concurrent.futures import Executor
 
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ShardDescription:
-    """What is found in one shard."""
-
-    num_samples: int
-    """Samples in it."""
-    size: int
-    """Bytes of the object as it is stored; of a compressed one, of the compressed file."""
-    md5: str
-    """Of the same bytes, 32 hexadecimal digits."""
-    notes: list[str]
-    """What is odd about how the archive ends, one sentence each."""
-    packed: tuple[str, bytes] | None = None
-    """What a pack holds of it, where that was asked for."""
+    from wids.tools.describe import ShardDescription
 
 
 def create_index(
     shards: Any,
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
     *,
     name: str | None = None,
     base: str | None = None,
     info: str | None = None,
+    md5: bool = True,
     index: bool = False,
     checksums: bool = False,
     executor: Executor | None = None,
     progress: bool = False,
+    resume: bool = True,
     storage: Storage | None = None,
 ) -> dict[str, Any]:
     """Write the descriptor of shards, in their order, and return what it says.
 
+    What is found in a shard is written down in a journal beside the descriptor (`.NAME.journal`), so that a run after one
+    that was stopped reads only the rest, and one after one that was not only those shards that are new or have changed: other
+    size, times or inode, or another tag of their store.
+
     Args:
         shards: What `ShardListDataset` takes: a folder, a pattern, a list of paths or URLs, …
-        output: Path of the descriptor; it appears only whole. Shards under its folder are named relative to it.
+        output: Path of the descriptor; it appears only whole. Shards under its folder are named relative to it. None
+            writes nothing, and names them relative to the present folder.
         name: Of the dataset; None for what its shards' names share.
         base: What the URLs will be resolved against; shards are then named by the last part of theirs.
         info: A description in words.
+        md5: Say the MD5 of each shard; without it only headers are read.
         index: Also write the pack of the shards' indexes beside it, named alike with `.widx`, and name it in the descriptor.
         checksums: Put a checksum of each member into the pack, for `verify_members=True`; implies `index`.
-        executor: Runs the work on the shards; None for one after the other in this thread.
+        executor: Runs the work on the shards, and has a bounded number of them at once: any `concurrent.futures.Executor`,
+            also a cluster's (Dask's `client.get_executor()`, `mpi4py.futures`), whose machines must see the shards under
+            the same names. None for one after the other in this thread.
         progress: Show a bar when it takes more than a moment.
+        resume: Take over what an earlier run found in shards that are the same still.
         storage: Opens shards; None for one with the defaults.
 
     Raises:
         DescriptorError: No shards were named, or the descriptor could not name them.
         OSError: The descriptor cannot be written.
         WidsError: Shards cannot be read. The descriptor of the others was written; the message lists those left out.
+            Or a process of the executor was ended; the journal has what was found until then.
+
+    Examples:
+        >>> import tempfile, tarfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with tarfile.open(folder / "train-0.tar", "w") as tar:
+        ...     tar.addfile(tarfile.TarInfo("a.txt"))
+        >>> create_index(str(folder), folder / "train.json", md5=False)["shardlist"]
+        [{'url': 'train-0.tar', 'nsamples': 1, 'filesize': 10240}]
     """
     storage = storage or Storage()
-    path = Path(output)
-    check_place(path)
-    listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
+    wanted = Wanted(md5=md5, index=index or checksums, checksums=checksums)
+    path = None if output is None else Path(output)
+    if path is not None:
+        check_place(path)
+    elif wanted.index:
+        raise DescriptorError("an index pack lies beside a descriptor; name the file to write")
+    listed = [
+        str(shard["url"])
+        for shard in load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
+    ]
     if not listed:
         raise DescriptorError("no shards were named; give files, patterns or folders")
-    names = name_shards([str(shard["url"]) for shard in listed], path.parent.absolute(), base)
+    names = name_shards(listed, (Path() if path is None else path.parent).absolute(), base)
     content: dict[str, Any] = {"__kind__": "wids-shard-index-v1", "wids_version": 1}
-    content["name"] = _default_name(str(listed[0]["url"])) if name is None else name
+    content["name"] = _default_name(listed[0]) if name is None else name
     content |= {key: value for key, value in (("base", base), ("info", info)) if value is not None}
-    describe = partial(_try_describe, storage, index or checksums, checksums)
-    found, errors = _describe_all(names, listed, describe, executor, progress)
-    if not found:
-        raise WidsError(f"{path}: not written, none of {len(listed)} shards can be read: {'; '.join(errors)}")
-    if index or checksums:
-        pack = path.with_suffix(SUFFIX)
-        # Pack and shards are named alike, from where the descriptor's names begin.
-        write_pack(pack, pack.name, [(url, *shard.packed) for url, shard in found if shard.packed is not None])
-        content["index"] = pack.name
-    content["shardlist"] = [
-        {"url": url, "nsamples": shard.num_samples, "filesize": shard.size, "md5sum": shard.md5} for url, shard in found
-    ]
-    write_json(path, content)
+    if path is not None:
+        encode_json(content, str(path))  # before the work: what cannot be written now cannot be written then
+    pack = path.with_suffix(SUFFIX) if path is not None and wanted.index else None
+    with Journal(path, pack, is_fresh=not resume) as journal:
+        survey = Survey(journal, storage, wanted)
+        errors = survey.run(dict(zip(listed, names, strict=True)), executor, progress=progress)
+        found = [(url, name) for url, name in zip(listed, names, strict=True) if url not in errors]
+        left_out = "; ".join(errors.values())
+        if not found:
+            raise WidsError(
+                f"{path or 'descriptor'}: not written, none of {len(listed)} shards can be read: {left_out}"
+            )
+        if pack is not None:
+            # Pack and shards are named alike, from where the descriptor's names begin.
+            write_pack(pack, pack.name, ((name, *survey.packed(url, name)) for url, name in found))
+            content["index"] = pack.name
+        content["shardlist"] = [_make_entry(name, survey.found[url], wanted) for url, name in found]
+        if path is not None:
+            write_json(path, content)
+            survey.settle()
     if errors:
-        raise WidsError(f"{path}: {len(errors)} of {len(listed)} shards were left out: {'; '.join(errors)}")
+        raise WidsError(f"{path or 'descriptor'}: {len(errors)} of {len(listed)} shards were left out: {left_out}")
     return content
 
 
-def describe_shard(
-    shard: Mapping[str, Any], storage: Storage, *, index: bool = False, checksums: bool = False
-) -> ShardDescription:
-    """Return what is in a shard.
-
-    Args:
-        shard: With its `url`.
-        storage: Opens it.
-        index: Also what a pack holds of it.
-        checksums: With the checksum of each member.
-
-    Raises:
-        WidsError: It cannot be read.
-    """
-    with storage.inspect(str(shard["url"])) as stored:
-        columns = build_index(stored.source)
-        if checksums:
-            add_checksums(columns, stored.source)
-        packed = pack_index(stored.source, columns) if index else None
-        return ShardDescription(columns.num_samples, stored.size, str(stored.md5), columns.notes, packed)
-
-
-def _describe_all(
-    names: Sequence[str], shards: Sequence[Mapping[str, Any]], describe: Any, executor: Executor | None, progress: bool
-) -> tuple[list[tuple[str, ShardDescription]], list[str]]:
-    """Return name and description of the shards that can be read, and what is wrong with the others."""
-    results: Iterator[ShardDescription | str] = (map if executor is None else executor.map)(describe, shards)
-    bar = tqdm(results, "indexing", len(shards), unit="shard", delay=1, disable=None if progress else True)
-    found: list[tuple[str, ShardDescription]] = []
-    errors = []
-    for name, result in zip(names, bar, strict=True):
-        if isinstance(result, str):
-            errors.append(result)
-        else:
-            # Said here and not where the shard is read, which may be a process whose log nobody sees.
-            for note in result.notes:
-                _log.warning("%s: %s", redact(name), note)
-            found.append((name, result))
-    return found, errors
-
-
-def _try_describe(storage: Storage, index: bool, checksums: bool, shard: Mapping[str, Any]) -> ShardDescription | str:
-    try:
-        return describe_shard(shard, storage, index=index, checksums=checksums)
-    except (WidsError, OSError) as error:
-        return str(error)
+def _make_entry(name: str, found: ShardDescription, wanted: Wanted) -> dict[str, Any]:
+    entry = {"url": name, "nsamples": found.num_samples, "filesize": found.size}
+    return {**entry, "md5sum": found.md5} if wanted.md5 else entry
 
 
 def name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 
 from wids.errors import DescriptorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 def check_place(path: Path) -> None:
@@ -29,22 +30,9 @@ def check_place(path: Path) -> None:
         raise DescriptorError(f"{path}: .widx is what index packs are called; call the descriptor {path.stem}.json")
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a descriptor, as `write_file` does.
-
-    Raises:
-        DescriptorError: It holds text that JSON cannot hold.
-        OSError: It cannot be written; what was there before is untouched.
-    """
-    try:
-        data = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    except TypeError as error:
-        raise DescriptorError(f"{path}: cannot be written, a text in it is not UTF-8; give another") from error
-    write_file(path, data)
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file; another process never sees half of it, and two writers do not mix.
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file for a block, which has its name only when it is whole; two writers do not mix.
 
     What a link points to is replaced, and not the link; permissions stay what they were.
 
@@ -55,7 +43,7 @@ def write_file(path: Path, data: bytes) -> None:
     part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
     try:
         with part.open("xb") as file:
-            file.write(data)
+            yield file
             file.flush()
             if target.exists():
                 os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
@@ -63,3 +51,35 @@ def write_file(path: Path, data: bytes) -> None:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file as `writing` does.
+
+    Raises:
+        OSError: It cannot be written; what was there before is untouched.
+    """
+    with writing(path) as file:
+        file.write(data)
+
+
+def encode_json(content: Mapping[str, Any], name: str) -> bytes:
+    """Return a descriptor as it is written.
+
+    Raises:
+        DescriptorError: It holds text that JSON cannot hold.
+    """
+    try:
+        return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError as error:
+        raise DescriptorError(f"{name}: cannot be written, a text in it is not UTF-8; give another") from error
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a descriptor; another process never sees half of it.
+
+    Raises:
+        DescriptorError: It holds text that JSON cannot hold.
+        OSError: It cannot be written; what was there before is untouched.
+    """
+    write_file(path, encode_json(content, str(path)))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from wids.errors import WidsError
 from wids.index_files import IndexPack, write_pack
-from wids.tools.create import describe_shard
+from wids.tools.describe import Wanted
+from wids.tools.journal import Journal
+from wids.tools.survey import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from wids.storage import Storage
@@ -20,6 +24,8 @@ def recount(
     storage: Storage,
     *,
     pack: Path | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
 ) -> list[tuple[str, Any, Any]]:
     """Set `nsamples`, and `filesize` and `md5sum` where they were given, to what the shards have.
 
@@ -28,18 +34,32 @@ def recount(
         shards: The same shards with their URLs resolved.
         storage: Opens them.
         pack: The descriptor's index pack, absolute, made anew: with checksums if it had them, or cannot be read.
+        executor: Reads the shards; None for one after the other in this thread.
+        progress: Show a bar when it takes more than a moment.
 
     Returns:
         `(url, count before, count now)` of each shard whose count changed.
 
     Raises:
-        WidsError: A shard cannot be read; the pack is untouched.
+        WidsError: A shard cannot be read; entries and pack are untouched.
     """
-    checksums = pack is not None and _has_checksums(pack, storage)
+    entries = list(entries)
+    urls = [str(shard["url"]) for shard in shards]
+    wanted = Wanted(
+        md5=any("md5sum" in entry for entry in entries),
+        index=pack is not None,
+        checksums=pack is not None and _has_checksums(pack, storage),
+    )
+    with Journal(None, None) as journal:
+        survey = Survey(journal, storage, wanted)
+        errors = survey.run({url: url for url in urls}, executor, progress=progress)
+        if errors:
+            raise WidsError("; ".join(errors.values()))
+        if pack is not None:
+            write_pack(pack, str(pack), ((url, *survey.packed(url, url)) for url in urls))
     changes = []
-    packed = []
-    for entry, shard in zip(entries, shards, strict=True):
-        found = describe_shard(shard, storage, index=pack is not None, checksums=checksums)
+    for entry, url in zip(entries, urls, strict=True):
+        found = survey.found[url]
         before = entry.get("nsamples")
         if before != found.num_samples:
             changes.append((str(entry["url"]), before, found.num_samples))
@@ -47,10 +67,6 @@ def recount(
         for name, value in (("filesize", found.size), ("md5sum", found.md5)):
             if name in entry:
                 entry[name] = value
-        if found.packed is not None:
-            packed.append((str(shard["url"]), *found.packed))
-    if pack is not None:
-        write_pack(pack, str(pack), packed)
     return changes
 
 

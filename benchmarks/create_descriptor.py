@@ -1,0 +1,146 @@
+"""How fast are 400 shards described: against wids 0.1.11, against `md5sum`, with one worker and with two, and a second time?
+
+    make bench-create
+
+The shards are 400 names of 8 files of 25 MB (hard links), so that all of them lie in the page cache: what is measured is the
+work and not the disk. 0.1.11 is fetched into a folder of its own. Counts, sizes and MD5 sums are compared in each round; each
+measurement is a process of its own, from its start to its end, and the sides take turns.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+OUT = Path(__file__).parent / "out"
+OLD = OUT / "wids-0.1.11"
+SHARDS = OUT / "create"
+NUM_SHARDS = int(os.environ.get("SHARDS", "400"))
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+NUM_FILES = 8
+SAMPLES_PER_SHARD = 250
+SAMPLE_BYTES = 100_000
+NEW = [sys.executable, "-m", "wids", "create", "--no-resume", "-o", "new.json", "-w"]
+MEASURED = {
+    "0.1.11": [sys.executable, "-c", "from wids.wids_index import main; main()", "create", "-o", "old.json"],
+    "no md5, 1 worker": [*NEW, "1", "--no-md5"],
+    "md5, 1 worker": [*NEW, "1"],
+    "md5, 2 workers": [*NEW, "2"],
+    "md5sum, 1 process": ["xargs", "-n", "20", "-P", "1", "md5sum"],
+    "md5sum, 2 processes": ["xargs", "-n", "20", "-P", "2", "md5sum"],
+    "second run": [sys.executable, "-m", "wids", "create", "-o", "kept.json"],
+}
+AIMS = [
+    ("0.1.11", "no md5, 1 worker", 8.0),
+    ("md5, 1 worker", "md5, 2 workers", 1.7),
+    ("md5sum, 1 process", "md5, 1 worker", 1 / 1.2),
+    ("md5sum, 2 processes", "md5, 2 workers", 1 / 1.2),
+    ("md5, 1 worker", "second run", 8.0),
+]
+PEAK = """
+import resource, sys, wids
+wids.create_index(sys.argv[1:], "peak.json", md5=False, index=True, resume=False)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def main() -> None:
+    """Make the shards, measure all in turn, and print a table."""
+    names = prepare()
+    run("second run", names)  # which leaves its journal
+    times: dict[str, list[float]] = {name: [] for name in MEASURED}
+    cpu_times: dict[str, list[float]] = {name: [] for name in MEASURED}
+    for _ in range(ROUNDS):
+        for name in MEASURED:
+            before = os.times()
+            sums = run(name, names)
+            after = os.times()
+            times[name].append(after.elapsed - before.elapsed)
+            cpu_times[name].append(sum(after[2:4]) - sum(before[2:4]))
+            if name.startswith("md5"):
+                check(name, sums)
+    size = sum((SHARDS / name).stat().st_size for name in names)
+    print(f"{NUM_SHARDS} shards, {size / 1e9:.1f} GB, warm page cache; medians of {ROUNDS}")
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    for name, median in medians.items():
+        print(f"{name:24} {median:8.2f} s {statistics.median(cpu_times[name]):8.2f} s of CPU")
+    for slow, fast, aim in AIMS:
+        print(f"{slow} / {fast}: {medians[slow] / medians[fast]:.2f} (aim: at least {aim:.2f})")
+    for count in (NUM_SHARDS // 10, NUM_SHARDS):
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, *names[:count]],
+            cwd=SHARDS,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        )
+        print(f"peak memory, {count} shards with a pack: {int(done.stdout) / 1024:.0f} MiB")
+
+
+def prepare() -> list[str]:
+    """Return the names of the shards, which are written where they are not there."""
+    SHARDS.mkdir(parents=True, exist_ok=True)
+    if not OLD.exists():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
+        subprocess.run(pip, check=True)
+    names = [f"train-{number:06d}.tar" for number in range(NUM_SHARDS)]
+    for number, name in enumerate(names):
+        if not (SHARDS / name).exists():
+            if number < NUM_FILES:
+                write_shard(SHARDS / name, number)
+            else:
+                os.link(SHARDS / names[number % NUM_FILES], SHARDS / name)
+    return names
+
+
+def write_shard(path: Path, seed: int) -> None:
+    """Write a shard in the ustar format."""
+    rng = random.Random(seed)
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for number in range(SAMPLES_PER_SHARD):
+            for field, size in (("jpg", SAMPLE_BYTES), ("cls", 3)):
+                member = tarfile.TarInfo(f"{seed:03d}-{number:06d}.{field}")
+                member.size = size
+                tar.addfile(member, io.BytesIO(rng.randbytes(size)))
+
+
+def check(name: str, sums: str) -> None:
+    """Compare what the last run of a command says of the shards with what 0.1.11 says."""
+    old, new = read("old.json"), read("new.json")
+    words = sums.split()
+    told = dict(zip(words[1::2], words[::2], strict=True)) if name.startswith("md5sum") else {}
+    if new != old or any(told.get(url, md5) != md5 for url, _, _, md5 in old):
+        sys.exit(f"{name}: the sides do not agree on the shards")
+
+
+def run(name: str, names: list[str]) -> str:
+    """Run one of the commands; return what it prints."""
+    is_filter = MEASURED[name][0] == "xargs"
+    done = subprocess.run(
+        MEASURED[name] if is_filter else [*MEASURED[name], *names],
+        cwd=SHARDS,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        input="\n".join(names) if is_filter else None,
+        env={**os.environ, "PYTHONPATH": str(OLD if name == "0.1.11" else Path(__file__).parents[1])},
+    )
+    return done.stdout
+
+
+def read(name: str) -> list[tuple[str, int, int, str]]:
+    """Return what a descriptor says of the shards."""
+    entries = json.loads((SHARDS / name).read_bytes())["shardlist"]
+    return [(entry["url"], entry["nsamples"], entry["filesize"], entry["md5sum"]) for entry in entries]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""`widsindex ls`, `cat`, `sample` and `info --fields` say what is in the shards; `completion` what the program takes."""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cli.conftest import subcommands
+from tests.storage.web_server import web_server
+from tests.support import write_descriptor, write_tar
+from wids.tools.sizes import Sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., tuple[int, str, str]]
+    Start = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+@pytest.fixture
+def samples(folder: Path, run: Run) -> list[dict[str, Any]]:
+    """`train.json` and its shards; what `ls --json` must say of them, as `tarfile` sees it."""
+    rng = random.Random(0)
+    for shard in range(3):
+        members = [
+            (f"{shard}/n{rng.randrange(3)}-{sample:02d}.{name}", rng.randbytes(rng.randrange(2000)))
+            for sample in range(5)
+            for name in ("jpg", "cls", "seg.png")[: rng.randrange(1, 4)]
+        ]
+        keys: dict[str, str] = {}
+        renamed = []
+        for name, data in members:  # one key a sample
+            sample = name.partition(".")[0][-2:]
+            key = keys.setdefault(sample, name.partition(".")[0])
+            renamed.append((f"{key}.{name.partition('.')[2]}", data))
+        write_tar(folder / f"train-{shard}.tar", renamed)
+    run("create", ".", "-o", "train.json", "--index")
+    rows: list[dict[str, Any]] = []
+    for shard in range(3):
+        with tarfile.open(f"train-{shard}.tar") as tar:
+            for member in tar:
+                key, _, name = member.name.partition(".")
+                if not rows or rows[-1]["key"] != key:
+                    rows.append({"index": len(rows), "key": key, "shard": f"train-{shard}.tar", "fields": {}})
+                rows[-1]["fields"][f".{name}"] = member.size
+    return rows
+
+
+def parse(output: str) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in output.splitlines()]
+
+
+# ls
+
+
+@pytest.mark.parametrize("given", ["train.json", ".", "train-*.tar", "train-{0..2}.tar"])
+def test_ls_says_what_tarfile_sees(samples: list[dict[str, Any]], run: Run, given: str) -> None:
+    status, output, errors = run("ls", given, "--json")
+
+    assert (status, errors) == (0, "")
+    found = parse(output)
+    assert [{**row, "shard": Path(row["shard"]).name} for row in found] == samples
+
+
+@pytest.mark.parametrize("pattern", ["1/*", "*/n0-*", "*-0[24]", "none", "2/n1-01"])
+@pytest.mark.parametrize("shard", [None, "1", "1-2", "train-[02].tar"])
+def test_ls_filters_by_key_and_shard(samples: list[dict[str, Any]], run: Run, pattern: str, shard: str | None) -> None:
+    chosen = {None: "012", "1": "1", "1-2": "12", "train-[02].tar": "02"}[shard]
+
+    output = run("ls", "train.json", "--json", "--keys", pattern, *([] if shard is None else ["--shard", shard]))[1]
+
+    assert parse(output) == [
+        row for row in samples if fnmatch.fnmatchcase(row["key"], pattern) and row["shard"][6] in chosen
+    ]
+
+
+@pytest.mark.parametrize("shard", ["3", "2-1", "other*"])
+@pytest.mark.usefixtures("samples")
+def test_a_shard_that_is_none_is_an_error(run: Run, shard: str) -> None:
+    status, output, errors = run("ls", "train.json", "--shard", shard)
+
+    assert (status, output) == (1, "")
+    assert f"{shard!r}: no shard is meant by this; there are 3, counted from 0" in errors
+
+
+def test_samples_that_a_descriptor_leaves_out_are_not_listed(samples: list[dict[str, Any]], run: Run) -> None:
+    write_descriptor(Path("few.json"), [{"url": "train-0.tar", "nsamples": 2}, {"url": "train-1.tar", "nsamples": 5}])
+
+    found = parse(run("ls", "few.json", "--json")[1])
+
+    assert [row["key"] for row in found] == [row["key"] for row in samples[:2] + samples[5:10]]
+    assert [row["index"] for row in found] == list(range(7))
+
+
+def test_stdin_may_be_a_descriptor_or_a_shard(samples: list[dict[str, Any]], start: Start) -> None:
+    whole = parse(start("ls", "-", "--json", input=Path("train.json").read_bytes()).stdout.decode())
+    for data in (Path("train-1.tar").read_bytes(), subprocess.check_output(["gzip", "-c", "train-1.tar"])):
+        one = parse(start("ls", "-", "--json", input=data).stdout.decode())
+
+        assert [(row["key"], row["fields"]) for row in one] == [(row["key"], row["fields"]) for row in samples[5:10]]
+        assert {row["shard"] for row in one} == {"-"}
+    assert whole == samples
+    assert start("cat", "-", "1", "jpg", input=Path("train-1.tar").read_bytes()).stdout == field("train-1.tar", 1)
+
+
+def field(shard: str, position: int) -> bytes:
+    """Return the `.jpg` of a sample, as `tarfile` reads it."""
+    with tarfile.open(shard) as tar:
+        members = [member for member in tar if member.name.endswith(".jpg")]
+        return tar.extractfile(members[position]).read()  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("folder")
+def test_names_that_are_no_utf8_are_json_all_the_same(start: Start) -> None:
+    with tarfile.open("a.tar", "w", encoding="utf-8", errors="surrogateescape") as tar:
+        tar.addfile(tarfile.TarInfo("k\udcff.txt"))
+
+    done = start("ls", "a.tar", "--json")
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb'"key": "k\udcff"' in done.stdout
+
+
+def test_ls_and_cat_fetch_no_whole_shard(folder: Path, run: Run) -> None:
+    data = write_tar(
+        folder / "a.tar",
+        [(f"{n}.{name}", b"x" * size) for n in range(8) for name, size in (("bin", 1 << 22), ("txt", 3))],
+    ).read_bytes()
+    with web_server() as server:
+        server.has_ranges = True
+        server.objects["a.tar"] = data
+
+        listed = run("ls", server.url("a.tar"), "--json")[1]
+        text = run("cat", server.url("a.tar"), "5", "txt")[1]
+
+    assert (len(listed.splitlines()), text) == (8, "xxx")
+    assert server.num_bytes < len(data) / 10
+
+
+@pytest.mark.usefixtures("samples")
+def test_what_only_lists_imports_no_torch() -> None:
+    for arguments in (["ls", "train.json"], ["cat", "train.json", "0", "jpg"], ["info", "-f", "train.json"]):
+        code = f"import sys\nfrom wids.cli import main\nmain({arguments})\nsys.exit('torch' in sys.modules)"
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+# cat
+
+
+def test_cat_gives_the_bytes_of_one_or_of_many(samples: list[dict[str, Any]], start: Start) -> None:
+    assert start("cat", "train.json", "6", "jpg").stdout == field("train-1.tar", 1)
+    assert start("cat", "train.json", samples[6]["key"], ".JPG").stdout == field("train-1.tar", 1)
+    assert start("cat", "train.json", "-1", "jpg").stdout == field("train-2.tar", 4)
+    several = start("cat", "train.json", "12", samples[0]["key"], "-2", "jpg", "--lines").stdout
+    assert several == b"".join(
+        field(shard, position) + b"\n"
+        for shard, position in (("train-2.tar", 2), ("train-0.tar", 0), ("train-2.tar", 3))
+    )
+    named = start("cat", "train.json", "-", "jpg", input=f"1\n\n{samples[3]['key']}\n".encode()).stdout
+    assert named == field("train-0.tar", 1) + field("train-0.tar", 3)
+    every = start("cat", "train.json", "jpg", "--shard", "1").stdout
+    assert every == b"".join(field("train-1.tar", position) for position in range(5))
+
+
+def test_cat_of_all_takes_those_that_have_the_field(samples: list[dict[str, Any]], start: Start) -> None:
+    done = start("cat", "train.json", "cls")
+
+    assert done.returncode == 0
+    assert len(done.stdout) == sum(row["fields"].get(".cls", 0) for row in samples)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["15", "jpg"], "index 15 is out of range for 15 samples"),
+        (["-16", "jpg"], "index -16 is out of range for 15 samples"),
+        (["007", "jpg"], "'007': no sample has this key"),
+        (["0", "gif"], "'gif': sample "),
+        (["gif"], "no sample that is meant has the field 'gif'"),
+        (["0", "jpg", "--keys", "*"], "give one or the other"),
+    ],
+)
+@pytest.mark.usefixtures("samples")
+def test_what_cat_cannot_find_is_said(run: Run, arguments: list[str], message: str) -> None:
+    status, output, errors = run("cat", "train.json", *arguments)
+
+    assert (status, output, errors.count("\n")) == (1, "", 1)
+    assert message in errors
+
+
+def test_a_key_that_comes_twice_is_its_first_sample(folder: Path, run: Run) -> None:
+    write_tar(folder / "a.tar", [("x.txt", b"1"), ("y.txt", b"2"), ("x.txt", b"3")])
+
+    assert run("cat", "a.tar", "x", "txt")[1] == "1"
+
+
+# sample
+
+
+def test_sample_takes_a_key(samples: list[dict[str, Any]], run: Run) -> None:
+    by_key = run("sample", "train.json", samples[7]["key"], "--raw")
+
+    assert by_key == run("sample", "train.json", "7", "--raw")
+    assert run("sample", "train.json", "nobody")[0] == 1
+
+
+# info
+
+
+def test_statistics_are_those_of_the_sizes(samples: list[dict[str, Any]], run: Run) -> None:
+    (facts,) = parse(run("info", "--json", "--fields", ".")[1])
+
+    assert facts["samples"] == 15
+    for name in (".jpg", ".cls", ".seg.png"):
+        sizes = [row["fields"][name] for row in samples if name in row["fields"]]
+        assert facts["fields"][name] == {
+            "count": len(sizes),
+            "bytes": sum(sizes),
+            "min": min(sizes),
+            "median": statistics.median_low(sizes),
+            "max": max(sizes),
+        }
+
+
+@given(parts=st.lists(st.lists(st.integers(0, 1 << 40)), min_size=1).filter(any), bins=st.integers(1, 30))
+def test_sizes_are_counted_as_a_list_of_them_is(parts: list[list[int]], bins: int) -> None:
+    sizes = Sizes()
+    for part in parts:
+        sizes.add(np.array(part, np.int64))
+        together = [size for part in parts for size in part]
+
+    assert (sizes.count, sizes.total) == (len(together), sum(together))
+    assert (sizes.least, sizes.most) == (min(together), max(together))
+    assert sizes.median == statistics.median_low(together)
+    histogram = sizes.histogram(bins)
+    assert (len(histogram), sum(histogram)) == (bins, len(together))
+    assert histogram[0] >= together.count(min(together)) > 0
+
+
+@pytest.mark.usefixtures("samples")
+def test_a_terminal_without_blocks_gets_other_bars(start: Start) -> None:
+    output = start("info", "-f", "train.json", env={"PYTHONIOENCODING": "ascii"}).stdout
+
+    assert output.isascii()
+    assert b"\\u" not in output
+    assert b"@" in output
+
+
+# completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_names_every_command_and_option(run: Run, shell: str) -> None:
+    status, script, _ = run("completion", shell)
+
+    assert status == 0
+    for name, parser in subcommands():
+        assert name in script
+        options = {word for action in parser._actions for word in action.option_strings if word.startswith("--")}
+        assert [word for word in options if word[2 if shell == "fish" else 0 :] not in script] == []
+
+
+@pytest.mark.usefixtures("samples")
+def test_bash_completes_commands_options_and_files(run: Run) -> None:
+    Path("script").write_text(run("completion", "bash")[1], encoding="utf-8")
+    shell = shutil.which("bash")
+    assert shell is not None
+
+    def complete(*words: str) -> set[str]:
+        line = " ".join(f"'{word}'" for word in words)
+        program = (
+            f'source ./script; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; COMP_LINE="{" ".join(words)}"; '
+            "_shtab_widsindex; printf '%s\\n' \"${COMPREPLY[@]}\""
+        )
+        done = subprocess.run([shell, "-c", program], capture_output=True, text=True, check=True)
+        return {word.strip() for word in done.stdout.split()}
+
+    assert complete("widsindex", "c") >= {"cat", "create", "cache", "completion"}
+    assert complete("widsindex", "ls", "--k") == {"--keys"}
+    assert "train.json" in complete("widsindex", "ls", "tr")

@@ -1,0 +1,42 @@
+"""What comes on stdin, where a command is given `-`: names, a descriptor, or a shard."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import BufferedReader
+
+
+@contextmanager
+def data_set(name: str) -> Iterator[Any]:
+    """Give what `name` stands for, as data sets are opened by it, for a block.
+
+    `-` is stdin: an open file where that has a descriptor, and a file's path where it has a shard, which is copied there
+    until the block ends, because samples are read in any order.
+    """
+    if name != "-":
+        yield name
+        return
+    stdin = cast("BufferedReader", sys.stdin.buffer)
+    if stdin.peek(1).lstrip()[:1] in {b"{", b""}:
+        yield stdin
+        return
+    with tempfile.NamedTemporaryFile(prefix="stdin-", suffix=".tar") as file:
+        shutil.copyfileobj(stdin, file, 1 << 20)
+        file.flush()
+        yield file.name
+
+
+def expand_names(given: list[str]) -> list[str]:
+    """Return names with those that stdin has, one a line, in place of each `-`."""
+    return [name for one in given for name in (_read_names() if one == "-" else [one])]
+
+
+def _read_names() -> list[str]:
+    return [line.rstrip("\n") for line in sys.stdin if line.strip()]

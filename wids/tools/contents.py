@@ -1,0 +1,190 @@
+"""A data set to the names, places and sizes of its samples, in order; nothing is decoded.
+
+Samples are named as people name them: `17` and `-1` by index, anything else by key; `000017` is a key.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from wids.descriptor import load_descriptor
+from wids.errors import redact
+from wids.fields import find_field
+from wids.shard_cache import ShardCache, default_lru_size
+from wids.storage import Storage, StorageOptions
+from wids.tar import StaleIndexError
+from wids.tools.sizes import Sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from io import BufferedReader
+
+    from wids.descriptor import Descriptor
+    from wids.tar import TarReader
+
+_INDEX = re.compile(r"-?(0|[1-9]\d*)")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sample."""
+
+    index: int
+    """In the data set."""
+    key: str
+    shard: int
+    """Number of its shard."""
+    position: int
+    """In the shard."""
+    sizes: dict[str, int]
+    """Bytes of each field, in archive order."""
+
+
+def index_in(name: str) -> int | None:
+    """Return the index that a sample is named by; None where that is a key.
+
+    Examples:
+        >>> index_in("17"), index_in("-1"), index_in("017"), index_in("a")
+        (17, -1, None, None)
+    """
+    return None if _INDEX.fullmatch(name) is None else int(name)
+
+
+class Contents:
+    """The samples of a data set; shards are opened as they are come to, remote ones by ranges.
+
+    Args:
+        shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, a shard, …
+        storage: Opens them; None for one that fetches of remote shards what is needed and no more.
+
+    Raises:
+        DescriptorError: The descriptor cannot be read.
+    """
+
+    def __init__(self, shards: Any, storage: Storage | None = None) -> None:
+        storage = storage or Storage(StorageOptions(access="auto"))
+        self.descriptor: Descriptor = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder)
+        self.urls = [str(shard["url"]) for shard in self.descriptor.shards]
+        self._counts: list[int | None] = [shard["nsamples"] for shard in self.descriptor.shards]
+        self._cache = ShardCache(self.descriptor.shards, storage, default_lru_size())
+
+    def choose_shards(self, chosen: str | None) -> Sequence[int]:
+        """Return the numbers of the shards that are meant by `3`, by `0-99`, or by a pattern for their names.
+
+        Raises:
+            ValueError: There are none such.
+        """
+        if chosen is None:
+            return range(len(self.urls))
+        match = _RANGE.fullmatch(chosen)
+        if match is not None:
+            first, last = int(match[1]), int(match[2] or match[1])
+            found: Sequence[int] = range(first, last + 1) if first <= last < len(self.urls) else ()
+        else:
+            names = [redact(url).partition("?")[0] for url in self.urls]
+            found = [
+                number
+                for number, name in enumerate(names)
+                if fnmatchcase(name, chosen) or fnmatchcase(name.rpartition("/")[2], chosen)
+            ]
+        if not found:
+            raise ValueError(f"{chosen!r}: no shard is meant by this; there are {len(self.urls)}, counted from 0")
+        return found
+
+    def rows(self, shards: Iterable[int], pattern: str | None = None) -> Iterator[Row]:
+        """Yield the samples of some shards in order.
+
+        Args:
+            shards: Their numbers.
+            pattern: That keys must match, as file names do in a shell; None for all.
+        """
+        first = 0
+        chosen = set(shards)
+        for shard in range(max(chosen, default=-1) + 1):
+            if shard in chosen:
+                reader = self._cache.get(shard)
+                for position, key in zip(range(self._count(shard)), reader.keys(), strict=False):
+                    if pattern is None or fnmatchcase(key, pattern):
+                        yield Row(first + position, key, shard, position, reader.sizes(position))
+            first += self._count(shard)
+
+    def find(self, names: Sequence[str]) -> list[Row]:
+        """Return the samples that are named, each by its index or its key, in this order.
+
+        Raises:
+            IndexError: There are not so many.
+            KeyError: A key is no sample's.
+        """
+        indexes = [index_in(name) for name in names]
+        by_key = self._find_keys({name for name, index in zip(names, indexes, strict=True) if index is None})
+        return [
+            by_key[name] if index is None else self._find_index(index)
+            for name, index in zip(names, indexes, strict=True)
+        ]
+
+    def open(self, row: Row, field: str) -> BufferedReader:
+        """Return a file over one field of a sample.
+
+        Raises:
+            KeyError: The sample has no such field.
+        """
+        name = find_field(field, row.sizes)
+        if name is None:
+            raise KeyError(f"{field!r}: sample {row.key!r} has no such field; it has {', '.join(row.sizes)}")
+        try:
+            return self._cache.get(row.shard).open(row.position, name)
+        except StaleIndexError:
+            self._cache.reindex(row.shard)
+            return self._cache.get(row.shard).open(row.position, name)
+
+    def measure(self) -> dict[str, Sizes]:
+        """Return the sizes of each field's members, the fields in sorted order; only the shards' indexes are read."""
+        measured: dict[str, Sizes] = {}
+        for shard in range(len(self.urls)):
+            reader = self._cache.get(shard)
+            for name, sizes in reader.sizes_of_fields(self._count(shard)):
+                measured.setdefault(name, Sizes()).add(sizes)
+        return dict(sorted(measured.items()))
+
+    def counts(self) -> list[int]:
+        """Return how many samples each shard has; those of which the descriptor does not say it are indexed."""
+        return [self._count(shard) for shard in range(len(self.urls))]
+
+    def _count(self, shard: int) -> int:
+        count = self._counts[shard]
+        if count is None:
+            count = self._counts[shard] = self._cache.get(shard).num_samples
+        return count
+
+    def _find_index(self, index: int) -> Row:
+        total = sum(self.counts()) if index < 0 else None
+        wanted = index if total is None else index + total
+        first = 0
+        for shard in range(len(self.urls) if wanted >= 0 else 0):
+            if wanted < first + self._count(shard):
+                return self._row(shard, wanted - first, wanted)
+            first += self._count(shard)
+        raise IndexError(f"index {index} is out of range for {first if total is None else total} samples")
+
+    def _row(self, shard: int, position: int, index: int) -> Row:
+        reader: TarReader = self._cache.get(shard)
+        return Row(index, reader.key(position), shard, position, reader.sizes(position))
+
+    def _find_keys(self, keys: set[str]) -> dict[str, Row]:
+        """Return the first sample of each key."""
+        found: dict[str, Row] = {}
+        first = 0
+        for shard in range(len(self.urls)):
+            if len(found) == len(keys):
+                break
+            for position, key in zip(range(self._count(shard)), self._cache.get(shard).keys(), strict=False):
+                if key in keys and key not in found:
+                    found[key] = self._row(shard, position, first + position)
+            first += self._count(shard)
+        for key in sorted(keys - found.keys()):
+            raise KeyError(f"{key!r}: no sample has this key")
+        return found

@@ -1,0 +1,90 @@
+"""One shard to what a descriptor and an index pack say of it: read once, wherever it lies, and not kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from wids.index_files import pack_index
+from wids.tar import add_checksums, build_index
+
+if TYPE_CHECKING:
+    from wids.source import Identity
+    from wids.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be found out of each shard, besides how many samples it has."""
+
+    md5: bool = True
+    """The MD5 of the stored object, for which all of it is read."""
+    index: bool = False
+    """What a pack holds of it."""
+    checksums: bool = False
+    """With the checksum of each member."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDescription:
+    """What is found in one shard."""
+
+    num_samples: int
+    """Samples in it."""
+    size: int
+    """Bytes of the object as it is stored; of a compressed one, of the compressed file."""
+    md5: str | None
+    """Of the same bytes, 32 hexadecimal digits; None where it was not wanted."""
+    identity: Identity | None = None
+    """Of the object that was read; None where its store does not tell one state of an object from another."""
+    notes: list[str] = field(default_factory=list)
+    """What is odd about how the archive ends, one sentence each."""
+    packed: tuple[str, bytes] | None = None
+    """What a pack holds of it; None where it was not wanted."""
+    has_checksums: bool = False
+    """Whether that holds the checksum of each member."""
+
+    def lacks(self, wanted: Wanted) -> bool:
+        """Tell whether this is not all that is wanted, or more than a pack should hold."""
+        return (wanted.md5 and self.md5 is None) or (
+            wanted.index and (self.packed is None or self.has_checksums != wanted.checksums)
+        )
+
+    def without_pack(self) -> ShardDescription:
+        """Return the same without the bytes that a pack holds of it."""
+        return self if self.packed is None else replace(self, packed=(self.packed[0], b""))
+
+
+def describe_shard(
+    url: str, storage: Storage, wanted: Wanted, known: ShardDescription | None = None
+) -> ShardDescription:
+    """Return what is in a shard.
+
+    Args:
+        url: Of the shard.
+        storage: Opens it.
+        wanted: What is to be found out.
+        known: What was found before; its MD5 is taken over where the shard is still the same, so that the shard need
+            not be read whole for it.
+
+    Raises:
+        WidsError: It cannot be read.
+    """
+    if known is None or known.md5 is None or known.identity is None:
+        return _read(url, storage, wanted)
+    found = _read(url, storage, replace(wanted, md5=False))
+    if found.identity != known.identity:
+        return _read(url, storage, wanted)
+    return replace(found, md5=known.md5)
+
+
+def _read(url: str, storage: Storage, wanted: Wanted) -> ShardDescription:
+    with storage.read_through(url, digest=wanted.md5) as stored:
+        columns = build_index(stored.source)
+        md5 = stored.md5
+        if wanted.checksums:
+            add_checksums(columns, stored.source)
+        packed = pack_index(stored.source, columns) if wanted.index else None
+        return ShardDescription(
+            columns.num_samples, stored.size, md5, stored.identity, columns.notes, packed, wanted.checksums
+        )
