@@ -1,0 +1,68 @@
+"""What the site takes from the program itself: each command with its arguments, and what `verify` can find."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from wids.cli.command_line import make_parser
+from wids.tools.findings import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put in what pages have a place for."""
+    for place, describe in {"<!-- commands -->": describe_program, "<!-- findings -->": describe_findings}.items():
+        if place in markdown:
+            markdown = markdown.replace(place, describe())
+    return markdown
+
+
+def describe_findings() -> str:
+    """Return a table of what `widsindex verify` can find."""
+    rows = (f"| `{kind}` | {severity} | {meaning} |" for kind, (severity, meaning) in KINDS.items())
+    return "\n".join(["| finding | | meaning |", "|---|---|---|", *rows])
+
+
+def describe_program() -> str:
+    """Return all commands."""
+    return "\n".join(describe_commands(make_parser(), "##"))
+
+
+def describe_commands(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+    """Yield the Markdown of a parser's commands, and of theirs."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to them
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for command in action.choices.values():
+                yield f"\n{heading} {command.prog}\n\n{escape(command.description or '')}\n"
+                yield f"```text\n{command.format_usage().removeprefix('usage: ').strip()}\n```\n"
+                yield from describe_arguments(command)
+                yield from describe_commands(command, f"{heading}#")
+                if command.epilog:
+                    _, *examples = command.epilog.splitlines()
+                    yield "```console\n" + "".join(f"$ {line.strip()}\n" for line in examples) + "```\n"
+
+
+def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield a table of a command's own arguments."""
+    formatter = command._get_formatter()  # noqa: SLF001
+    rows = []
+    for action in command._actions:  # noqa: SLF001
+        if isinstance(action, (argparse._HelpAction, argparse._SubParsersAction)):  # noqa: SLF001
+            continue
+        names = ", ".join(f"`{name}`{{ .option }}" for name in action.option_strings)
+        takes_value = action.nargs != 0
+        value = action.metavar or (action.dest.upper() if action.option_strings else action.dest)
+        if action.choices is not None and action.metavar is None:
+            value = "{" + ",".join(map(str, action.choices)) + "}"
+        name = " ".join(filter(None, (names, f"`{value}`" if takes_value else "")))
+        rows.append(f"| {name} | {escape(formatter._expand_help(action))} |")  # noqa: SLF001
+    if rows:
+        yield "\n".join(["| argument | meaning |", "|---|---|", *rows]) + "\n"
+
+
+def escape(text: str) -> str:
+    """Return text that Markdown shows as it is, in a table too."""
+    return "".join(f"\\{character}" if character in r"\`*_{}[]<>|$" else character for character in text)
