@@ -149,18 +149,18 @@ def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "wids"  # equal results give equal files
     from matplotlib import pyplot as plt
 
-    figure, panels = plt.subplots(1, len(results), figsize=(11, 3.2), constrained_layout=True)
+    # One below the other, so that they can be read on a phone.
+    figure, panels = plt.subplots(len(results), 1, figsize=(6, 2.6 * len(results)), constrained_layout=True)
     for panel, (kind, rows) in zip(panels, results.items(), strict=True):
         sides = [side for side in reversed(NAMES) if side in rows]
         values = [rows[side]["random"] for side in sides]
         colours = ["#1f77b4" if side == "this" else "#999999" for side in sides]
         bars: Any = panel.barh([NAMES[side] for side in sides], values, color=colours)
-        panel.bar_label(bars, [format_figure(value) for value in values], padding=3, fontsize=8)
+        panel.bar_label(bars, [format_figure(value) for value in values], padding=3)
         panel.set_xscale("log")
         panel.set_xlim(1, max(values) * 6)
-        panel.set_title(kind, fontsize=10)
-        panel.set_xlabel("µs for one sample at random", fontsize=9)
-        panel.tick_params(labelsize=8)
+        panel.set_title(describe_kind(kind))
+    panels[-1].set_xlabel("µs for one sample at random")
     figure.savefig(path, metadata={"Date": None})
 
 
