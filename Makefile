@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo docs test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers test-frameworks test-servers soak clean
+.PHONY: help demo docs docs-screens test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers test-frameworks test-servers soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -21,6 +21,9 @@ test: lint types layers others docs unit  ## everything that must hold before a 
 
 docs: $(READY)  ## the site, into site/index.html; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+docs-screens: docs  ## its pages as pictures: wide and on a phone, light and dark
+	$(BIN)/python docs/screens.py
 
 lint: $(READY)  ## ruff: rules and formatting
 	$(BIN)/ruff check .
@@ -87,4 +90,4 @@ bench-border: $(READY)  ## where looking at every block for headers stops to pay
 	$(BIN)/python benchmarks/scan_border.py
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .venv-* site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-* site site-screens .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
