@@ -73,6 +73,11 @@ def create_index(
         DescriptorError: No shards were named, or the descriptor could not name them.
         OSError: The descriptor cannot be written.
         WidsError: Shards cannot be read. The descriptor of the others was written; the message lists those left out.
+
+    Examples:
+        >>> content = create_index(["shard-0000.tar", "shard-0001.tar"], "both.json")
+        >>> content["name"], [(shard["url"], shard["nsamples"]) for shard in content["shardlist"]]
+        ('shard', [('shard-0000.tar', 50), ('shard-0001.tar', 50)])
     """
     storage = storage or Storage()
     path = Path(output)
