@@ -33,7 +33,7 @@ def test_two_commands_and_four_lines_lead_to_the_first_sample(tmp_path: Path) ->
         # git reads the checkout where the README says REPOSITORY.
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"url.{ROOT.as_uri()}.insteadOf",
-        "GIT_CONFIG_VALUE_0": "REPOSITORY",
+        "GIT_CONFIG_VALUE_0": "https://REPOSITORY",
     }
 
     for command in commands:
