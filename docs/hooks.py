@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Any
+
+from mkdocs.exceptions import PluginError
 
 from wids.cli.command_line import make_parser
 from wids.tools.findings import KINDS
@@ -18,6 +21,15 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         if place in markdown:
             markdown = markdown.replace(place, describe())
     return markdown
+
+
+def on_post_page(output: str, **_: Any) -> None:
+    """Stop where a page would have a reader's browser fetch something from elsewhere."""
+    fetched = re.search(
+        r"""<(?:script|img|iframe|link(?=[^>]*stylesheet))\b[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*>""", output
+    )
+    if fetched is not None:
+        raise PluginError(f"{fetched[0]}: a page fetches nothing from other sites; put the file into docs/")
 
 
 def describe_findings() -> str:
