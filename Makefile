@@ -19,8 +19,9 @@ demo: $(READY)  ## real digits: shards, index, contact sheet, training on two ra
 
 test: lint types layers others docs unit  ## everything that must hold before a change lands
 
-docs: $(READY)  ## the site, into site/index.html; a link that leads nowhere is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+docs: $(READY)  ## the site, into site/index.html; a warning is an error, a link that leads nowhere for one
+	# Without --quiet, which would hide warnings from --strict too.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 docs-screens: docs  ## its pages as pictures: wide and on a phone, light and dark
 	$(BIN)/python docs/screens.py
