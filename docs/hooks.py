@@ -1,4 +1,4 @@
-"""What the site takes from the program itself: each command with its arguments, and what `verify` can find."""
+"""What the site takes from the program itself: commands and their arguments, what `verify` can find, what fields become."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mkdocs.exceptions import PluginError
 
 from wids.cli.command_line import make_parser
+from wids.decode.basic import PLAIN, WITH_PICKLE
+from wids.decode.images import EXTENSIONS
 from wids.tools.findings import KINDS
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put in what pages have a place for."""
-    for place, describe in {"<!-- commands -->": describe_program, "<!-- findings -->": describe_findings}.items():
+    for place, describe in PLACES.items():
         if place in markdown:
             markdown = markdown.replace(place, describe())
     return markdown
@@ -36,6 +38,22 @@ def describe_findings() -> str:
     """Return a table of what `widsindex verify` can find."""
     rows = (f"| `{kind}` | {severity} | {meaning} |" for kind, (severity, meaning) in KINDS.items())
     return "\n".join(["| finding | | meaning |", "|---|---|---|", *rows])
+
+
+def describe_decoders() -> str:
+    """Return a table of what fields become, by the first line of their decoder."""
+    extensions: dict[Any, list[str]] = {}
+    for extension, decoder in (PLAIN | WITH_PICKLE).items():
+        extensions.setdefault(decoder, []).append(f"`.{extension}`")
+    rows = [f"| {' '.join(names)} | {summarize(decoder)} |" for decoder, names in extensions.items()]
+    images = " ".join(f"`.{extension}`" for extension in sorted(EXTENSIONS))
+    return "\n".join(["| field | value |", "|---|---|", f"| {images} | an image, as below |", *rows])
+
+
+def summarize(decoder: Any) -> str:
+    """Return what a decoder returns: the first line of its docstring, an address in it as a link."""
+    line = decoder.__doc__.splitlines()[0].removeprefix("Return ")
+    return re.sub(r"\((https://[^)]+)\)", r"([format](\1))", line)
 
 
 def describe_program() -> str:
@@ -78,3 +96,11 @@ def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
 def escape(text: str) -> str:
     """Return text that Markdown shows as it is, in a table too."""
     return "".join(f"\\{character}" if character in r"\`*_{}[]<>|$" else character for character in text)
+
+
+PLACES = {
+    "<!-- commands -->": describe_program,
+    "<!-- decoders -->": describe_decoders,
+    "<!-- findings -->": describe_findings,
+}
+"""Comments in pages, and what comes in their place."""
