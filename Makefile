@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write bench-create test-cluster test-frameworks test-servers test-interop soak clean
+.PHONY: help demo docs docs-screens test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write bench-create test-cluster test-frameworks test-servers test-interop soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -17,7 +17,14 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## real digits: shards, index, contact sheet, training on two ranks
 	$(BIN)/python examples/digits.py
 
-test: lint types layers others unit  ## everything that must hold before a change lands
+test: lint types layers others docs unit  ## everything that must hold before a change lands
+
+docs: $(READY)  ## the site, into site/index.html; a warning is an error, a link that leads nowhere for one
+	# Without --quiet, which would hide warnings from --strict too.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+docs-screens: docs  ## its pages as pictures: wide and on a phone, light and dark
+	$(BIN)/python docs/screens.py
 
 lint: $(READY)  ## ruff: rules and formatting
 	$(BIN)/ruff check .
@@ -77,9 +84,9 @@ bench-samplers: $(READY)  ## 100,000 shards and 1e9 samples on 64 ranks
 bench-selection: $(READY)  ## 10 million samples in 1,000 shards: sizes, masks, splits, and what a view costs
 	$(BIN)/python benchmarks/selection.py
 
-test-frameworks: $(READY)  ## Lightning, Accelerate and Hugging Face's Trainer on two processes, with the guide's code
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
-	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py $(ARGS)
+test-frameworks: $(READY)  ## what needs heavy packages: Lightning, Accelerate, Trainer; the pages' blocks that do; installing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks,servers]'
+	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py tests/docs $(ARGS)
 
 CLUSTER := .venv-cluster/bin
 
@@ -109,4 +116,4 @@ bench-border: $(READY)  ## where looking at every block for headers stops to pay
 	$(BIN)/python benchmarks/scan_border.py
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-* site site-screens .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*

@@ -1,10 +1,11 @@
-"""Write docs/benchmarks.md and its plots from what the benchmarks measured; run by `make bench`."""
+"""Write docs/benchmarks.md, its plot and README's figures from what the benchmarks measured; run by `make bench`."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import re
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import random_access
 
 DOCS = random_access.ROOT / "docs"
+README = random_access.ROOT / "README.md"
+README_FIGURES = re.compile(r"(<!-- figures:[^\n]*-->\n).*?(<!-- end of figures -->)", re.DOTALL)
 NAMES = {
     "this": "wids",
     "floor": "floor",
@@ -35,11 +38,30 @@ COLUMNS = {
 
 
 def main() -> None:
-    """Write the page and the plot."""
+    """Write the page, the plot and README's figures."""
     results = json.loads((random_access.OUT / "random_access.json").read_text())
     (DOCS / "images").mkdir(exist_ok=True)
     draw(results, DOCS / "images" / "random_access.svg")
     (DOCS / "benchmarks.md").write_text(page(results), encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
+    README.write_text(README_FIGURES.sub(rf"\1{summary(results)}\2", readme), encoding="utf-8")
+
+
+def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Return README's figures: one sample at random, µs, all kinds side by side."""
+    lines = [
+        (
+            "One sample at random, as bytes, from memory, in µs. The floor is the slices alone, made by hand. How it was measured, and "
+            "the other figures: [docs/benchmarks.md](docs/benchmarks.md)."
+        ),
+        "",
+        "| | " + " | ".join(describe_kind(kind) for kind in results) + " |",
+        "|---|" + "---:|" * len(results),
+    ]
+    for side in NAMES:
+        cells = [format_figure(rows[side]["random"]) if side in rows else "" for rows in results.values()]
+        lines.append(f"| {label(side)} | " + " | ".join(cells) + " |")
+    return "\n".join(["", *lines, "", ""])
 
 
 def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
@@ -61,11 +83,9 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
         "![Cost of one sample at random](images/random_access.svg)",
     ]
     for kind, rows in results.items():
-        shards, count, fields = random_access.KINDS[kind]
-        what = " + ".join(f"{size:,} B" for size in fields.values())
         parts += [
             "",
-            f"## {kind}: {shards} shards of {count:,} samples, {what}",
+            f"## {kind}: {describe_kind(kind)}",
             "",
             "| | " + " | ".join(COLUMNS.values()) + " |",
             "|---|" + "---:|" * len(COLUMNS),
@@ -91,9 +111,24 @@ def table_row(side: str, figures: dict[str, float], ours: dict[str, float]) -> s
     for figure in COLUMNS:
         value = figures.get(figure)
         ratio = "" if value is None or side == "this" or figure not in ours else f" ({value / ours[figure]:.1f}x)"
-        cells.append("" if value is None else f"{value:.3g}{ratio}" if value < 1000 else f"{value:,.0f}{ratio}")
-    name = f"**{NAMES[side]}**" if side == "this" else NAMES[side]
-    return f"| {name} | " + " | ".join(cells) + " |"
+        cells.append("" if value is None else f"{format_figure(value)}{ratio}")
+    return f"| {label(side)} | " + " | ".join(cells) + " |"
+
+
+def label(side: str) -> str:
+    """Return a side's name in a table."""
+    return f"**{NAMES[side]}**" if side == "this" else NAMES[side]
+
+
+def format_figure(value: float) -> str:
+    """Return a figure with three digits, or without decimals."""
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def describe_kind(kind: str) -> str:
+    """Return what one kind of data is."""
+    shards, count, fields = random_access.KINDS[kind]
+    return f"{shards} shards of {count:,} samples, " + " + ".join(f"{size:,} B" for size in fields.values())
 
 
 def describe(side: str) -> str:
@@ -114,20 +149,18 @@ def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "wids"  # equal results give equal files
     from matplotlib import pyplot as plt
 
-    figure, panels = plt.subplots(1, len(results), figsize=(11, 3.2), constrained_layout=True)
+    # One below the other, so that they can be read on a phone.
+    figure, panels = plt.subplots(len(results), 1, figsize=(6, 2.6 * len(results)), constrained_layout=True)
     for panel, (kind, rows) in zip(panels, results.items(), strict=True):
         sides = [side for side in reversed(NAMES) if side in rows]
         values = [rows[side]["random"] for side in sides]
         colours = ["#1f77b4" if side == "this" else "#999999" for side in sides]
         bars: Any = panel.barh([NAMES[side] for side in sides], values, color=colours)
-        panel.bar_label(
-            bars, [f"{value:,.3g}" if value < 1000 else f"{value:,.0f}" for value in values], padding=3, fontsize=8
-        )
+        panel.bar_label(bars, [format_figure(value) for value in values], padding=3)
         panel.set_xscale("log")
         panel.set_xlim(1, max(values) * 6)
-        panel.set_title(kind, fontsize=10)
-        panel.set_xlabel("µs for one sample at random", fontsize=9)
-        panel.tick_params(labelsize=8)
+        panel.set_title(describe_kind(kind))
+    panels[-1].set_xlabel("µs for one sample at random")
     figure.savefig(path, metadata={"Date": None})
 
 

@@ -1,9 +1,9 @@
 """Random access by index to datasets stored as tar shards.
 
-    import wids
-
-    dataset = wids.ShardListDataset("train.json")
-    dataset[1900]  # {".jpg": <PIL image>, ".cls": 3, "__key__": "000041", …}
+>>> import wids
+>>> dataset = wids.ShardListDataset("train.json")
+>>> dataset[41]["txt"], dataset[41]["cls"]
+('text of 41', 1)
 
 Names are loaded when first used, so that importing the package, and what needs no torch, stays fast.
 """

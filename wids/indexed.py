@@ -37,6 +37,11 @@ class IndexedTarSamples:
         ShardMismatchError: The number of samples or the MD5 differ.
         TarFormatError: The shard is damaged, or no tar.
         FetchError: It cannot be opened.
+
+    Examples:
+        >>> with IndexedTarSamples("shard-0000.tar") as samples:
+        ...     len(samples), samples[3][".txt"].read()
+        (50, b'text of 3')
     """
 
     def __init__(

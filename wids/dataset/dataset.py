@@ -87,6 +87,16 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
         DescriptorError: The descriptor is wrong; names the place in it.
         FetchError: It cannot be read.
         ValueError: An argument is none of those that it may be.
+
+    Examples:
+        >>> dataset = ShardListDataset("train.json")
+        >>> dataset
+        <ShardListDataset 'train': 100 samples in 2 shards>
+        >>> sample = dataset[-1]
+        >>> sample["txt"], sample["cls"], sample["__key__"], sample["__index__"]
+        ('text of 99', 9, '000099', 99)
+        >>> dataset.to_tuple("txt", "cls")[41]
+        ('text of 41', 1)
     """
 
     def __init__(

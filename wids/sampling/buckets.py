@@ -49,6 +49,12 @@ class BucketBatchSampler(EpochSampler):
     Raises:
         TypeError: `sampler` is none of this package.
         ValueError: A number is out of its range, or buckets and costs are not for all indices.
+
+    Examples:
+        >>> from wids import ChunkedSampler
+        >>> widths = [64, 32, 32, 64, 64, 32, 32, 64]
+        >>> list(BucketBatchSampler(ChunkedSampler(range(8), chunksize=8), 2, buckets=widths))
+        [[1, 5], [4, 0], [3, 7], [2, 6]]
     """
 
     def __init__(

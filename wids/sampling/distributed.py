@@ -60,6 +60,17 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
         ValueError: A number is out of its range, two arguments contradict each other, or only one of `num_replicas` and
             `rank` can be known.
 
+    Examples:
+        >>> ranks = [DistributedChunkedSampler(range(16), num_replicas=2, rank=rank, chunksize=4) for rank in range(2)]
+        >>> [list(sampler) for sampler in ranks]
+        [[2, 0, 1, 3, 4, 5, 7, 6], [10, 8, 9, 11, 12, 13, 15, 14]]
+        >>> state = ranks[0].state_dict(consumed=10)
+        >>> three = [DistributedChunkedSampler(range(16), num_replicas=3, rank=rank, chunksize=4) for rank in range(3)]
+        >>> for sampler in three:
+        ...     sampler.load_state_dict(state)
+        >>> [list(sampler) for sampler in three]
+        [[5, 15], [13, 6], [7, 14]]
+
     Three epochs of twelve samples on three ranks, chunks of four, `repartition_each_epoch`; each chunk a letter:
 
         epoch 0      A A A A | B B B B | C C C C     as without repartition

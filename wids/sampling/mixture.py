@@ -77,6 +77,12 @@ class MixtureSampler(LaneSampler, _Base):  # type: ignore[type-arg]
     Raises:
         TypeError: What should be a whole number is none.
         ValueError: Weights are missing or wrong, or a component with a weight has no samples.
+
+    Examples:
+        >>> from wids import concat
+        >>> sampler = MixtureSampler(concat([range(100), range(100)]), weights=[3, 1], num_samples=8, chunksize=10)
+        >>> [index // 100 for index in sampler]
+        [0, 0, 1, 0, 0, 0, 1, 0]
     """
 
     def __init__(

@@ -165,6 +165,13 @@ class ChunkedSampler(LaneSampler):
     Raises:
         TypeError: What should be a whole number is none.
         ValueError: A number is out of its range.
+
+    Examples:
+        >>> sampler = ChunkedSampler(range(8), chunksize=4)
+        >>> list(sampler), list(sampler)
+        ([2, 0, 1, 3, 4, 5, 7, 6], [1, 0, 2, 3, 5, 7, 6, 4])
+        >>> list(ChunkedSampler(range(8), shuffle=False, num_samples=(2, 5)))
+        [2, 3, 4]
     """
 
     repartition_each_epoch = False
@@ -248,6 +255,10 @@ class ShardListSampler(LaneSampler):
     Raises:
         TypeError: A length is no whole number.
         ValueError: A length is negative.
+
+    Examples:
+        >>> list(ShardListSampler(None, lengths=[3, 2, 3]))
+        [0, 2, 1, 4, 3, 5, 7, 6]
     """
 
     def __init__(

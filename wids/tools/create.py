@@ -67,12 +67,9 @@ def create_index(
             Or a process of the executor was ended; the journal has what was found until then.
 
     Examples:
-        >>> import tempfile, tarfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with tarfile.open(folder / "train-0.tar", "w") as tar:
-        ...     tar.addfile(tarfile.TarInfo("a.txt"))
-        >>> create_index(str(folder), folder / "train.json", md5=False)["shardlist"]
-        [{'url': 'train-0.tar', 'nsamples': 1, 'filesize': 10240}]
+        >>> content = create_index(["shard-0000.tar", "shard-0001.tar"], "both.json")
+        >>> content["name"], [(shard["url"], shard["nsamples"]) for shard in content["shardlist"]]
+        ('shard', [('shard-0000.tar', 50), ('shard-0001.tar', 50)])
     """
     storage = storage or Storage()
     wanted = Wanted(md5=md5, index=index or checksums, checksums=checksums)

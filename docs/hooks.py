@@ -1,0 +1,106 @@
+"""What the site takes from the program itself: commands and their arguments, what `verify` can find, what fields become."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, Any
+
+from mkdocs.exceptions import PluginError
+
+from wids.cli.command_line import make_parser
+from wids.decode.basic import PLAIN, WITH_PICKLE
+from wids.decode.images import EXTENSIONS
+from wids.tools.findings import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put in what pages have a place for."""
+    for place, describe in PLACES.items():
+        if place in markdown:
+            markdown = markdown.replace(place, describe())
+    return markdown
+
+
+def on_post_page(output: str, **_: Any) -> None:
+    """Stop where a page would have a reader's browser fetch something from elsewhere."""
+    fetched = re.search(
+        r"""<(?:script|img|iframe|link(?=[^>]*stylesheet))\b[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*>""", output
+    )
+    if fetched is not None:
+        raise PluginError(f"{fetched[0]}: a page fetches nothing from other sites; put the file into docs/")
+
+
+def describe_findings() -> str:
+    """Return a table of what `widsindex verify` can find."""
+    rows = (f"| `{kind}` | {severity} | {meaning} |" for kind, (severity, meaning) in KINDS.items())
+    return "\n".join(["| finding | | meaning |", "|---|---|---|", *rows])
+
+
+def describe_decoders() -> str:
+    """Return a table of what fields become, by the first line of their decoder."""
+    extensions: dict[Any, list[str]] = {}
+    for extension, decoder in (PLAIN | WITH_PICKLE).items():
+        extensions.setdefault(decoder, []).append(f"`.{extension}`")
+    rows = [f"| {' '.join(names)} | {summarize(decoder)} |" for decoder, names in extensions.items()]
+    images = " ".join(f"`.{extension}`" for extension in sorted(EXTENSIONS))
+    return "\n".join(["| field | value |", "|---|---|", f"| {images} | an image, as below |", *rows])
+
+
+def summarize(decoder: Any) -> str:
+    """Return what a decoder returns: the first line of its docstring, an address in it as a link."""
+    line = decoder.__doc__.splitlines()[0].removeprefix("Return ")
+    return re.sub(r"\((https://[^)]+)\)", r"([format](\1))", line)
+
+
+def describe_program() -> str:
+    """Return all commands."""
+    return "\n".join(describe_commands(make_parser(), "##"))
+
+
+def describe_commands(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+    """Yield the Markdown of a parser's commands, and of theirs."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to them
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for command in action.choices.values():
+                yield f"\n{heading} {command.prog}\n\n{escape(command.description or '')}\n"
+                yield f"```text\n{command.format_usage().removeprefix('usage: ').strip()}\n```\n"
+                yield from describe_arguments(command)
+                yield from describe_commands(command, f"{heading}#")
+                if command.epilog:
+                    _, *examples = command.epilog.splitlines()
+                    yield "```console\n" + "".join(f"$ {line.strip()}\n" for line in examples) + "```\n"
+
+
+def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield a table of a command's own arguments."""
+    formatter = command._get_formatter()  # noqa: SLF001
+    rows = []
+    for action in command._actions:  # noqa: SLF001
+        if isinstance(action, (argparse._HelpAction, argparse._SubParsersAction)):  # noqa: SLF001
+            continue
+        names = ", ".join(f"`{name}`{{ .option }}" for name in action.option_strings)
+        takes_value = action.nargs != 0
+        value = action.metavar or (action.dest.upper() if action.option_strings else action.dest)
+        if action.choices is not None and action.metavar is None:
+            value = "{" + ",".join(map(str, action.choices)) + "}"
+        name = " ".join(filter(None, (names, f"`{value}`" if takes_value else "")))
+        rows.append(f"| {name} | {escape(formatter._expand_help(action))} |")  # noqa: SLF001
+    if rows:
+        yield "\n".join(["| argument | meaning |", "|---|---|", *rows]) + "\n"
+
+
+def escape(text: str) -> str:
+    """Return text that Markdown shows as it is, in a table too."""
+    return "".join(f"\\{character}" if character in r"\`*_{}[]<>|$" else character for character in text)
+
+
+PLACES = {
+    "<!-- commands -->": describe_program,
+    "<!-- decoders -->": describe_decoders,
+    "<!-- findings -->": describe_findings,
+}
+"""Comments in pages, and what comes in their place."""

@@ -1,0 +1,164 @@
+"""A page of Markdown as the blocks of code in it, each with what is to be done with it.
+
+| block | what is done with it |
+|---|---|
+| ```` ```python ```` | run, all of a page in one namespace |
+| ```` ```text ```` or ```` ```json ```` behind it | compared with what that printed |
+| ```` ```console ```` | lines that begin with `$ ` are run by sh, the others compared with what came out |
+| any with `title="train.py"` | written to that file, which a later block must name |
+
+In what is compared, a line `...` stands for any lines, and `...` inside a line for anything in it. A comment before a block, or on top of
+a page for the whole of it, is a mark:
+
+| mark | meaning |
+|---|---|
+| `<!-- needs: lightning -->` | run where `make test-frameworks` has installed these packages |
+| `<!-- runs: lightning -->` | a part of a program that a test completes and runs under this name |
+| `<!-- not run: it needs a cluster -->` | not run, for this reason |
+
+Anything else, an indented block of code for one, is an error: nothing on a page looks like code and is not run.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OUTPUT = {"text", "json"}
+RUN = {"python", "console"}
+MARK = re.compile(r"\s*<!--\s*(needs|runs|not run):\s*(\S.*?)\s*-->\s*")
+COMMENT = re.compile(r"\s*(?:<!--|-->)")
+"""Blocks in a comment are run like others, and no reader sees them: a server that stands for that of the reader."""
+FENCE = re.compile(r"(\s*)(`{3,})\s*(\w*)(.*)")
+TITLE = re.compile(r'title="([^"]+)"')
+HOLDS_INDENTED = re.compile(r"(?:[-*+]|\d+\.|!!!|\?\?\?|===|\[\^)")
+"""Beginnings of lists, notes, tabs and footnotes, whose text is indented without being code."""
+
+
+class PageError(ValueError):
+    """A page cannot be run, or does not do what it shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block between fences."""
+
+    line: int
+    """Of the opening fence, from 1."""
+    language: str
+    title: str | None
+    text: str
+    """Without the indentation of its fence; ends with a newline unless empty."""
+    marks: dict[str, str]
+
+    @property
+    def is_run_elsewhere(self) -> bool:
+        """Nobody runs it with this page."""
+        return bool({"not run", "runs"} & self.marks.keys())
+
+
+def read_blocks(markdown: str) -> list[Block]:
+    """Return the blocks of a page, in order, and check that each has its place.
+
+    Raises:
+        PageError: One is neither run, compared nor marked.
+    """
+    blocks = list(_find_blocks(markdown))
+    prints = False
+    for number, block in enumerate(blocks):
+        if block.is_run_elsewhere:
+            pass
+        elif block.title is not None:
+            name = re.compile(rf"\b{re.escape(block.title.removesuffix('.py'))}\b")
+            if not any(name.search(later.text) for later in blocks[number + 1 :]):
+                raise PageError(f"line {block.line}: no later block uses {block.title}")
+        elif block.language in OUTPUT:
+            if not prints:
+                raise PageError(
+                    f"line {block.line}: no block of Python right before this {block.language} could have printed it"
+                )
+        elif block.language not in RUN:
+            raise PageError(
+                f"line {block.line}: a block in {block.language or 'no language'} is not run; see tests/docs/blocks.py"
+            )
+        prints = block.language == "python" and block.title is None
+    return blocks
+
+
+def _find_blocks(markdown: str) -> Iterator[Block]:
+    lines = iter(enumerate(markdown.splitlines(), 1))
+    of_page: dict[str, str] = {}
+    marks: dict[str, str] = {}
+    in_head, after_blank, holder = True, True, ""
+    for number, line in lines:
+        fence = FENCE.fullmatch(line)
+        mark = MARK.fullmatch(line)
+        if fence is not None:
+            text = _text_until(fence[1], fence[2], number, lines)
+            title = TITLE.search(fence[4])
+            yield Block(number, fence[3], title and title[1], text, {**of_page, **marks})
+            marks = {}
+        elif mark is not None:
+            marks[mark[1]] = mark[2]
+        elif line.strip() and not COMMENT.match(line):
+            if marks and not in_head:
+                raise PageError(f"line {number}: the mark before this is not before a block")
+            of_page, marks = {**of_page, **marks}, {}
+            if line.startswith("    ") and after_blank and not HOLDS_INDENTED.match(holder):
+                raise PageError(f"line {number}: indented code is not run; put it between fences")
+        if line.strip() and not line.startswith("  "):
+            in_head = in_head and mark is not None
+            holder = line
+        after_blank = not line.strip()
+
+
+def _text_until(indent: str, fence: str, first: int, lines: Iterator[tuple[int, str]]) -> str:
+    inside: list[str] = []
+    for _, line in lines:
+        if line.startswith(indent + fence) and not line.strip().strip("`"):
+            return textwrap.dedent("".join(f"{line}\n" for line in inside))
+        inside.append(line)
+    raise PageError(f"line {first}: this block has no end")
+
+
+def split_console(text: str) -> list[tuple[str, str]]:
+    r"""Return the commands of a console block, each with the output that is shown.
+
+    Examples:
+        >>> split_console("$ echo a\na\n$ tool \\\n    --long\n")
+        [('echo a', 'a\n'), ('tool \\\n    --long', '')]
+    """
+    pieces: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            pieces.append((line[2:], ""))
+        elif not pieces:
+            raise PageError(f"{line!r}: a console block begins with a command: `$ …`")
+        else:
+            command, shown = pieces[-1]
+            continues = not shown and command.endswith("\\")
+            pieces[-1] = (f"{command}\n{line}", "") if continues else (command, f"{shown}{line}\n")
+    return pieces
+
+
+def fits(shown: str, printed: str) -> bool:
+    r"""Say whether the output is what a page shows.
+
+    Examples:
+        >>> fits("a\n...\nd\n", "a\nb\nc\nd\n"), fits("took ... s\n", "took 1.2 s\n"), fits("a\n", "a\nb\n")
+        (True, True, False)
+    """
+    pattern = "".join(map(_line_pattern, shown.splitlines()))
+    text = printed if printed.endswith("\n") or not printed else f"{printed}\n"
+    return re.fullmatch(pattern, text) is not None
+
+
+def _line_pattern(line: str) -> str:
+    if line.strip() == "...":
+        return r"(?:.*\n)*?"
+    return ".*".join(map(re.escape, line.rstrip().split("..."))) + r"[ \t]*\n"

@@ -1,0 +1,120 @@
+"""Every page does what it shows: its blocks run in an empty folder and print what stands behind them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import read_blocks
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+pytestmark = [
+    pytest.mark.skipif(not PAGES[0].exists(), reason="an installed package has no pages"),
+    pytest.mark.timeout(600 if os.environ.get("WIDS_FRAMEWORKS") else 180),
+]
+
+
+def run(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUNBUFFERED": "1",  # What a block printed before it forked is not printed twice.
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "tests.docs.run_page", str(page)]
+    return subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_a_page_does_what_it_shows(tmp_path: Path, page: Path) -> None:
+    done = run(page, tmp_path / "empty")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_a_page_leaves_to_another_test_is_in_one() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    names = {block.marks["runs"] for page in PAGES for block in read_blocks(page.read_text()) if "runs" in block.marks}
+
+    assert {name for name in names if f'"{name}"' not in tests} == set()
+
+
+GOOD = """\
+# A page
+
+```python title="say.py"
+print("word")
+```
+
+```console
+$ python say.py
+word
+```
+
+- In a list:
+
+    ```python
+    import os
+
+    os.system("echo from a child")
+    print(1 / 3)
+    ```
+
+    ```text
+    from a child
+    0.333...
+    ```
+"""
+BAD = {
+    "other output": ("from a child\n", "from nobody\n", "what came out is\n\nfrom a child"),
+    "less output": ("    from a child\n", "", "what came out is\n\nfrom a child"),
+    "other output of a command": ("word\n```\n\n-", "words\n```\n\n-", "what came out is\n\nword"),
+    "a command that fails": ("$ python say.py\nword", "$ python say.py; false", "failed with status 1"),
+    "a script that nobody runs": ("$ python say.py\nword", "$ true", "line 3: no later block uses say.py"),
+    "an exception": ("print(1 / 3)", "print(1 / 0)", 'page.md", line 18, in <module>'),
+    "output of nothing": ("```console\n$ python say.py\nword", "```text\nsay", "line 7: no block of Python"),
+    "a language that is not run": ("```console", "```sh", "line 7: a block in sh is not run"),
+    "no language": ("```console", "```", "line 7: a block in no language is not run"),
+    "indented code": ("- In a list:", "Not in a list:\n\n    code", "line 14: indented code is not run"),
+    "a mark before no block": ("- In", "<!-- not run: nobody -->\n\n- In", "line 14: the mark before this"),
+    "a block without end": ("0.333...\n    ```", "0.333...", "line 21: this block has no end"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD.values(), ids=BAD.keys())
+def test_a_page_that_shows_something_else_fails(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert GOOD.count(old) == 1
+    (tmp_path / "page.md").write_text(GOOD.replace(old, new))
+
+    done = run(tmp_path / "page.md", tmp_path / "empty")
+
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("frameworks", ["", "1"], ids=["make test", "make test-frameworks"])
+@pytest.mark.parametrize("place", ["# A page", "```python\n"], ids=["page", "block"])
+def test_what_needs_heavy_packages_runs_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frameworks: str, place: str
+) -> None:
+    monkeypatch.setenv("WIDS_FRAMEWORKS", frameworks)
+    page = "# A page\n\n```python\nraise SystemExit(3)\n```\n".replace(place, f"<!-- needs: lightning -->\n{place}")
+    (tmp_path / "page.md").write_text(page)
+
+    assert run(tmp_path / "page.md", tmp_path / "empty").returncode == (3 if frameworks else 0)
+
+
+def test_a_good_page_passes(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(GOOD)
+
+    done = run(tmp_path / "page.md", tmp_path / "empty")
+
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,63 @@
+"""The page of messages has a row for each message of the package, and for no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.messages import find_messages
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "troubleshooting.md"
+
+pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="an installed package has no pages")
+
+
+def read_patterns() -> dict[str, re.Pattern[str]]:
+    """Return the pieces of messages in the first column of the page's tables; `…` stands for anything."""
+    cells = re.findall(r"^\| (`.*?`) \| [^|]+ \| [^|]+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    pieces = [piece for cell in cells for piece in re.findall(r"`([^`]+)`", cell)]
+    return {piece: re.compile(".*".join(map(re.escape, piece.split("…")))) for piece in pieces}
+
+
+def test_each_message_has_a_row() -> None:
+    patterns = read_patterns().values()
+
+    missing = [
+        f"{place}: {message}"
+        for message, place in find_messages(ROOT / "wids").items()
+        if not any(pattern.search(message) for pattern in patterns)
+    ]
+
+    assert missing == [], "docs/troubleshooting.md has no row for these:\n" + "\n".join(missing)
+
+
+def test_each_row_is_of_a_message() -> None:
+    messages = list(find_messages(ROOT / "wids"))
+
+    stale = [piece for piece, pattern in read_patterns().items() if not any(map(pattern.search, messages))]
+
+    assert stale == [], "docs/troubleshooting.md has rows for these, and the package does not raise them"
+
+
+def test_a_row_says_more_than_a_word() -> None:
+    assert [piece for piece in read_patterns() if len(re.findall(r"[a-z]", piece)) < 4] == []
+
+
+def test_messages_are_found_wherever_they_are_made(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        """
+def f(self, name, error):
+    logger.warning("%s: is odd", name)
+    logger.debug("nobody sees this")
+    raise FetchError(f"{name}: is " + "away")
+    raise self._damaged("it ends")
+    return TarFormatError(f"{name}: is damaged")
+    raise FetchError(f"{name}: {error}")
+    raise error
+"""
+    )
+
+    assert set(find_messages(tmp_path)) == {"…: is odd", "…: is away", "it ends", "…: is damaged"}
