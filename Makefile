@@ -75,9 +75,9 @@ bench-remote: $(READY)  ## fetching ahead, byte ranges, and a cache smaller than
 bench-samplers: $(READY)  ## 100,000 shards and 1e9 samples on 64 ranks
 	$(BIN)/python benchmarks/sampler_scale.py
 
-test-frameworks: $(READY)  ## what needs heavy packages: Lightning, Accelerate, Trainer; the pages' blocks that do; installing
+test-frameworks: $(READY)  ## what needs heavy packages: Lightning, Accelerate, Trainer; pages and examples that do; installing
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks,servers]'
-	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py tests/docs $(ARGS)
+	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py tests/docs tests/examples $(ARGS)
 
 test-servers: $(READY)  ## nginx, and S3 as moto serves it
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[servers]'
