@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo docs docs-screens test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers test-frameworks test-servers soak clean
+.PHONY: help demo docs docs-screens test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-shard-size test-frameworks test-servers soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -71,6 +71,9 @@ bench-open: $(READY)  ## what opening a shard costs: scanned, through its index,
 
 bench-remote: $(READY)  ## fetching ahead, byte ranges, and a cache smaller than the data
 	$(BIN)/python benchmarks/remote.py
+
+bench-shard-size: $(READY)  ## how large shards and chunks should be; draws docs/images/shard_size.svg
+	$(BIN)/python benchmarks/shard_size.py
 
 bench-samplers: $(READY)  ## 100,000 shards and 1e9 samples on 64 ranks
 	$(BIN)/python benchmarks/sampler_scale.py

@@ -226,7 +226,7 @@ def run(command: list[str]) -> str:
 
 
 def make_shards(folder: Path, name: str, num_samples: int) -> None:
-    """Write images of four classes: lines across, lines down, a chessboard, one colour; and their descriptor."""
+    """Write images of four classes: lines across, lines down, a chessboard, one colour."""
     rng = np.random.default_rng(num_samples)
     with wids.ShardWriter(str(folder / f"{name}-%06d.tar"), max_samples=200) as writer:
         for number in range(num_samples):
@@ -238,8 +238,6 @@ def make_shards(folder: Path, name: str, num_samples: int) -> None:
             pixels = colours[np.broadcast_to(pattern, (height, width))] + rng.normal(0, 15, (height, width, 3))
             image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
             writer.write({"__key__": f"{number:06d}", ".jpg": image, ".cls": label})
-    shards = sorted(str(path) for path in folder.glob(f"{name}-*.tar"))
-    wids.create_index(shards, folder / f"{name}.json", name=name)
 
 
 if __name__ == "__main__":

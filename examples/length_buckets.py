@@ -27,8 +27,8 @@ MAX_TOKENS = 4096
 def main(folder: Path) -> None:
     """Compare padding with and without buckets."""
     make_texts(folder)
-    dataset = wids.ShardListDataset(str(folder / "texts-*.tar")).map(to_tokens)
-    lengths = np.array([dataset.locate(index)[".txt"].size for index in range(len(dataset))])
+    dataset = wids.ShardListDataset(folder / "texts.json").map(to_tokens)
+    lengths = dataset.sizes("txt")
     buckets = np.ceil(np.log2(lengths) * 4)  # the longest of a bucket is at most 19 % longer than the shortest
     padded = 2 ** (buckets / 4)  # what a text of the bucket takes up at most: to count it so bounds the padded batch
     print(f"{len(dataset)} texts of {lengths.min()} to {lengths.max()} bytes in {len(np.unique(buckets))} buckets")

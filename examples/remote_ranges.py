@@ -30,11 +30,9 @@ def main(folder: Path) -> None:
     remote.mkdir()
     make_shards(remote)
     stored = sum(path.stat().st_size for path in remote.glob("*.tar"))
-    # The pack says where each sample lies; without it the headers of a shard are looked at when it is first touched.
-    wids.create_index(str(remote), remote / "train.json", name="pictures", index=True)
 
     with serve(remote) as server:
-        url = f"http://localhost:{server.server_port}/train.json"
+        url = f"http://localhost:{server.server_port}/pictures.json"
         dataset = wids.ShardListDataset(url, access="range", cache_dir=str(folder / "ranges"), transformations=[])
         print(f"{dataset} at {url}, {stored / 1e6:.1f} MB")
 
@@ -118,7 +116,7 @@ class Answer(BaseHTTPRequestHandler):
 
 
 def make_shards(folder: Path) -> None:
-    """Write shards of incompressible samples, about 10 kB each."""
+    """Write shards of incompressible samples, about 10 kB each, with their descriptor and the pack of their indexes."""
     with wids.ShardWriter(str(folder / "pictures-%06d.tar"), max_samples=500) as writer:
         for number in range(NUM_SAMPLES):
             writer.write({"__key__": f"{number:06d}", ".bin": picture(number)})

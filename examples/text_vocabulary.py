@@ -32,7 +32,7 @@ VOCABULARY_SIZE = 1000
 def main(folder: Path) -> None:
     """Count, build the vocabulary, and read batches."""
     make_texts(folder)
-    dataset = wids.ShardListDataset(str(folder / "texts-*.tar"))
+    dataset = wids.ShardListDataset(folder / "texts.json")
     print(dataset)
 
     counts = count_words(dataset, num_processes=2)

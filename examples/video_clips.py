@@ -37,7 +37,7 @@ STRIDE = 2
 def main(folder: Path) -> None:
     """Write videos, and read clips of them in batches."""
     make_videos(folder)
-    videos = wids.ShardListDataset(str(folder / "videos-*.tar"), transformations=[])
+    videos = wids.ShardListDataset(folder / "videos.json", transformations=[])
     clips = Clips(videos)
     print(f"{videos}: {len(clips)} clips of {CLIP_FRAMES} frames")
 
