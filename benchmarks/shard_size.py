@@ -146,7 +146,7 @@ def draw(shards: dict[int, tuple[int, float, float]], chunks: dict[float, tuple[
     figure, (upper, lower) = plt.subplots(2, 1, figsize=(6, 6.4), constrained_layout=True)
     upper.plot(list(shards), [epoch for _, _, epoch in shards.values()], "o-", color="#1f77b4", label="an epoch")
     upper.plot(
-        shards, [first for _, first, _ in shards.values()], "s--", color="#d62728", label="until the first sample"
+        list(shards), [first for _, first, _ in shards.values()], "s--", color="#d62728", label="until the first sample"
     )
     upper.set(xlabel="size of a shard, MB", ylabel="seconds", title=f"{TOTAL_MB} MB from a server 30 ms away, 100 MB/s")
     upper.set_ylim(0, None)
