@@ -101,7 +101,11 @@ def train(folder: Path) -> None:
     make_trainer(max_steps=STOP_AFTER, callbacks=[keep]).fit(model, data)
     before = gather(model.seen)
 
-    model, data, trainer = Classifier(), Digits(folder / "train.json"), make_trainer(max_epochs=NUM_EPOCHS)
+    model, data, trainer = (
+        Classifier(),
+        Digits(folder / "train.json"),
+        make_trainer(max_epochs=NUM_EPOCHS, enable_checkpointing=False),
+    )
     trainer.fit(model, data, ckpt_path=folder / "stopped.ckpt")
     after = gather(model.seen)
     if trainer.is_global_zero:
