@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo docs docs-screens test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write bench-create test-cluster test-frameworks test-servers test-interop soak clean
+.PHONY: help demo docs docs-screens test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write bench-create bench-shard-size bench-loader bench-cold bench-decode bench-memory bench-size test-cluster test-frameworks test-servers test-interop soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -54,6 +54,9 @@ PEERS := .venv-peers/bin
 	# Its own requirements contradict those of the others; these are what it imports.
 	$(PEERS)/python -m pip install --quiet --disable-pip-version-check --no-deps mosaicml-streaming
 	$(PEERS)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt transformers brotli python-snappy zstd catalogue
+	$(PEERS)/python -m pip install --quiet --disable-pip-version-check --no-deps megatron-energon
+	$(PEERS)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  multi-storage-client click rapidyaml webdataset filetype mfusepy s3fs
 	touch $@
 
 bench: .venv-peers/.ready  ## a sample at random, in order and in batches, against all peers; writes docs/benchmarks.md
@@ -78,15 +81,33 @@ bench-join: $(READY)  ## columns, conditions and joins over ten million samples
 bench-create: $(READY)  ## describing 400 shards, against wids 0.1.11 and md5sum
 	$(BIN)/python benchmarks/create_descriptor.py
 
+bench-shard-size: $(READY)  ## how large shards and chunks should be; draws docs/images/shard_size.svg
+	$(BIN)/python benchmarks/shard_size.py
+
+bench-loader: $(READY)  ## a DataLoader, raw and decoded, against webdataset, wids 0.1.11 and a bare loop
+	$(BIN)/python benchmarks/dataloader.py
+
+bench-cold: $(READY)  ## files that are not in memory: each advice that madvise takes
+	$(BIN)/python benchmarks/cold_files.py
+
+bench-decode: $(READY)  ## JPEGs by decoder, form and size
+	$(BIN)/python benchmarks/decode_images.py
+
+bench-memory: $(READY)  ## what a worker holds of its own
+	$(BIN)/python benchmarks/memory.py
+
+bench-size: .venv-peers/.ready  ## the cost of a sample against the number of shards and of members
+	$(PEERS)/python benchmarks/random_access.py --sizes --write
+
 bench-samplers: $(READY)  ## 100,000 shards and 1e9 samples on 64 ranks
 	$(BIN)/python benchmarks/sampler_scale.py
 
 bench-selection: $(READY)  ## 10 million samples in 1,000 shards: sizes, masks, splits, and what a view costs
 	$(BIN)/python benchmarks/selection.py
 
-test-frameworks: $(READY)  ## what needs heavy packages: Lightning, Accelerate, Trainer; the pages' blocks that do; installing
+test-frameworks: $(READY)  ## what needs heavy packages: Lightning, Accelerate, Trainer; pages and examples that do; installing
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks,servers]'
-	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py tests/docs $(ARGS)
+	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py tests/docs tests/examples $(ARGS)
 
 CLUSTER := .venv-cluster/bin
 

@@ -17,7 +17,6 @@ import sys
 import tarfile
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -39,16 +38,9 @@ BATCH_SIZE = 32
 
 def main() -> None:
     """Do all steps, one after the other."""
-    mpl.use("Agg")
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir()
-    write_shards()
-    for name, shards in {
-        "digits": f"digits-{{0000..{NUM_SHARDS - 1:04d}}}.tar",
-        "train": f"digits-{{0000..{NUM_TRAINING_SHARDS - 1:04d}}}.tar",
-        "test": f"digits-{{{NUM_TRAINING_SHARDS:04d}..{NUM_SHARDS - 1:04d}}}.tar",
-    }.items():
-        run(sys.executable, "-m", "wids.cli", "create", str(OUT / shards), "-o", str(OUT / f"{name}.json"), "-n", name)
+    make_shards(OUT)
 
     dataset = wids.ShardListDataset(OUT / "digits.json")
     print(f"{dataset}\ndataset[1700] is {dict(dataset[1700])}")
@@ -69,12 +61,26 @@ def run(*command: str) -> None:
     subprocess.run(command, check=True, env={"OMP_NUM_THREADS": "1", **os.environ})
 
 
-def write_shards() -> None:
+def make_shards(folder: Path) -> None:
+    """Write the scans as shards, with descriptors of all of them, of those to train with, and of those held out."""
+    write_shards(folder)
+    for name, shards in {
+        "digits": f"digits-{{0000..{NUM_SHARDS - 1:04d}}}.tar",
+        "train": f"digits-{{0000..{NUM_TRAINING_SHARDS - 1:04d}}}.tar",
+        "test": f"digits-{{{NUM_TRAINING_SHARDS:04d}..{NUM_SHARDS - 1:04d}}}.tar",
+    }.items():
+        run(
+            *(sys.executable, "-m", "wids.cli", "create", str(folder / shards)),
+            *("-o", str(folder / f"{name}.json"), "-n", name),
+        )
+
+
+def write_shards(folder: Path) -> None:
     """Write each scan as PNG, class and JSON, spread evenly over the shards."""
     digits = load_digits()
     images = (digits.images * 255 / 16).astype(np.uint8)
     for shard, numbers in enumerate(np.array_split(np.arange(len(images)), NUM_SHARDS)):
-        with tarfile.open(OUT / f"digits-{shard:04d}.tar", "w") as tar:
+        with tarfile.open(folder / f"digits-{shard:04d}.tar", "w") as tar:
             for number in numbers.tolist():
                 png = io.BytesIO()
                 Image.fromarray(images[number]).save(png, "png")
@@ -96,6 +102,7 @@ def draw_samples(dataset: wids.ShardListDataset) -> None:
     """Draw samples from all over the dataset, with what they are, as a contact sheet."""
     from matplotlib import pyplot as plt
 
+    plt.switch_backend("Agg")
     figure, axes = plt.subplots(4, 8, figsize=(10, 6), layout="constrained")
     indices = np.linspace(0, len(dataset) - 1, axes.size).astype(int).tolist()
     for axis, index in zip(axes.flat, indices, strict=True):
@@ -112,6 +119,7 @@ def draw_curve(result: dict[str, list[float]]) -> None:
     """Draw loss and accuracy against epochs."""
     from matplotlib import pyplot as plt
 
+    plt.switch_backend("Agg")
     epochs = range(1, len(result["loss"]) + 1)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
     left.plot(epochs, result["loss"], marker="o", color="tab:blue")
@@ -156,7 +164,7 @@ def train() -> None:
             seen += indices.tolist()
         schedule.step()
         result["loss"].append(float(np.mean(losses)))
-        result["accuracy"].append(measure_accuracy(model.module))
+        result["accuracy"].append(measure_accuracy(model.module, OUT / "test.json"))
         bar.set_postfix(loss=result["loss"][-1], accuracy=result["accuracy"][-1])
     bar.close()
 
@@ -185,9 +193,9 @@ def make_model() -> nn.Module:
     )  # fmt: skip
 
 
-def measure_accuracy(model: nn.Module) -> float:
+def measure_accuracy(model: nn.Module, descriptor: Path) -> float:
     """Return the share of samples in the held-out shards whose class the model finds."""
-    dataset = wids.ShardListDataset(OUT / "test.json", transformations="l").map(to_pair)
+    dataset = wids.ShardListDataset(descriptor, transformations="l").map(to_pair)
     images, labels, _ = next(iter(DataLoader(dataset, batch_size=len(dataset))))
     model.eval()
     with torch.inference_mode():
