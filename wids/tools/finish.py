@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wids.errors import WidsError, redact
-from wids.index_files import pack_index, unpack_index, write_pack
+from wids.index_files import unpack_index, write_pack
 from wids.storage import Storage, StorageOptions
-from wids.tar import build_index
+from wids.tools.describe import ShardDescription, Wanted, describe_shard
 from wids.tools.files import write_json
 
 if TYPE_CHECKING:
@@ -21,21 +20,7 @@ if TYPE_CHECKING:
     from wids.tools.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenShard:
-    """What a descriptor and an index pack say of a shard."""
-
-    num_samples: int
-    """Samples in it."""
-    size: int
-    """Bytes of the file, which may be compressed."""
-    md5: str | None
-    """Of the same bytes, 32 hexadecimal digits; None where it is not said."""
-    packed: tuple[str, bytes]
-    """What the pack holds of it."""
-
-
-def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) -> WrittenShard | None:
+def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) -> ShardDescription | None:
     """Publish a shard that was written whole; return what is in it, where it is to be indexed.
 
     The description is made of the file, by those who read it later, and not of what was meant to be written.
@@ -58,24 +43,22 @@ def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) ->
 
 def describe_existing(
     target: Target, name: str, storage_options: Mapping[str, Any] | None, *, md5: bool
-) -> tuple[WrittenShard, TarIndex]:
+) -> tuple[ShardDescription, TarIndex]:
     """Return what is in a shard that is there, and where.
 
     Raises:
         WidsError: It cannot be read.
     """
     found = _describe(target.url(name), Storage(StorageOptions(storage_options=storage_options)), md5=md5)
+    assert found.packed is not None  # it was wanted
     return found, unpack_index(found.packed)
 
 
-def _describe(url: str, storage: Storage, *, md5: bool) -> WrittenShard:
-    with storage.inspect(url, digest=md5) as stored:
-        columns = build_index(stored.source)
-        packed = pack_index(stored.source, columns)
-        return WrittenShard(columns.num_samples, stored.size, stored.md5 if md5 else None, packed)
+def _describe(url: str, storage: Storage, *, md5: bool) -> ShardDescription:
+    return describe_shard(url, storage, Wanted(md5=md5, index=True))
 
 
-def write_descriptor(names: ShardNames, target: Target, found: Sequence[tuple[str, WrittenShard]]) -> None:
+def write_descriptor(names: ShardNames, target: Target, found: Sequence[tuple[str, ShardDescription]]) -> None:
     """Write pack and descriptor of shards, as `create_index` does with `index=True`.
 
     Args:
@@ -83,7 +66,7 @@ def write_descriptor(names: ShardNames, target: Target, found: Sequence[tuple[st
         target: Where the shards are, and it shall be.
         found: Name and content of each shard, in order.
     """
-    entries = [(name, *shard.packed) for name, shard in found]
+    entries = [(name, *shard.packed) for name, shard in found if shard.packed is not None]
     target.put(names.pack, lambda path: write_pack(path, names.pack, entries))
     content = {
         "__kind__": "wids-shard-index-v1",
@@ -98,7 +81,7 @@ def write_descriptor(names: ShardNames, target: Target, found: Sequence[tuple[st
     target.put(names.descriptor, lambda path: write_json(path, content))
 
 
-def _md5_entry(shard: WrittenShard) -> dict[str, str]:
+def _md5_entry(shard: ShardDescription) -> dict[str, str]:
     return {} if shard.md5 is None else {"md5sum": shard.md5}
 
 

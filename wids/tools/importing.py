@@ -11,7 +11,8 @@ from tqdm import tqdm
 from wids.descriptor import open_folder, read_folder
 from wids.errors import DescriptorError, redact
 from wids.storage import Storage
-from wids.tools.create import describe_shard, name_shards
+from wids.tools.create import name_shards
+from wids.tools.describe import Wanted, describe_shard
 from wids.tools.files import check_place, write_json
 from wids.tools.image_folder import holds_images, list_images, pack_images
 
@@ -140,7 +141,7 @@ def _count(
 
 
 def _count_one(storage: Storage, shard: dict[str, Any]) -> tuple[int, int]:
-    described = describe_shard(shard, storage)
+    described = describe_shard(str(shard["url"]), storage, Wanted(md5=False))
     return described.num_samples, described.size
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from wids.tar import TarIndex
-    from wids.tools.finish import WrittenShard
+    from wids.tools.describe import ShardDescription
     from wids.tools.targets import Target
 
 
@@ -270,7 +270,7 @@ def _copy_shard(
     fields: FieldFilter | None,
     md5: bool,
     task: _Task,
-) -> tuple[WrittenShard, bool]:
+) -> tuple[ShardDescription, bool]:
     """Write one new shard, or find it written; return what is in it, and which of both it was."""
     target = open_target(folder, storage_options)
     cache = ShardCache(task.shards, storage, default_lru_size())
@@ -287,7 +287,9 @@ def _copy_shard(
         target.close()
 
 
-def _write_shard(cache: ShardCache, target: Target, task: _Task, fields: FieldFilter | None, md5: bool) -> WrittenShard:
+def _write_shard(
+    cache: ShardCache, target: Target, task: _Task, fields: FieldFilter | None, md5: bool
+) -> ShardDescription:
     part = target.make_part(task.name)
     try:
         shard = ShardFile(part, task.name, HeaderMaker())

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from wids.tools.finish import WrittenShard
+    from wids.tools.describe import ShardDescription
 
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class ShardWriter:
         self._overwrite = overwrite
         self._next_shard = start_shard
         self._fields: dict[str, tuple[str, bytes]] = {}
-        self._found: list[tuple[str, WrittenShard]] = []
+        self._found: list[tuple[str, ShardDescription]] = []
         self._finisher = Finisher(self._finish)
         self._shard: ShardFile | None = None
         self._num_samples = 0
