@@ -14,6 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import random_access
+from document_sections import sections
 
 DOCS = random_access.ROOT / "docs"
 README = random_access.ROOT / "README.md"
@@ -21,19 +22,24 @@ README_FIGURES = re.compile(r"(<!-- figures:[^\n]*-->\n).*?(<!-- end of figures 
 NAMES = {
     "this": "wids",
     "floor": "floor",
+    "view floor": "floor of views",
+    "copy": "copy of the bytes",
     "wids 0.1.11": "wids 0.1.11",
     "webshart": "webshart",
     "datasets": "HF datasets (Arrow)",
     "array_record": "ArrayRecord",
     "mosaicml": "MosaicML MDS",
     "litdata": "LitData",
+    "energon": "Megatron-Energon",
 }
-PACKAGES = {"mosaicml": "mosaicml-streaming"}
+PACKAGES = {"mosaicml": "mosaicml-streaming", "energon": "megatron-energon"}
 COLUMNS = {
     "random": "one at random, µs",
     "in order": "one in order, µs",
     "batch": "batch of 256, µs a sample",
+    "view": "`view` at random, µs",
     "first": "open and read one, ms",
+    "next shard": "first of another shard, ms",
 }
 
 
@@ -49,6 +55,7 @@ def main() -> None:
 
 def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
     """Return README's figures: one sample at random, µs, all kinds side by side."""
+    results = {kind: rows for kind, rows in results.items() if kind != "one"}
     lines = [
         (
             "One sample at random, as bytes, from memory, in µs. The floor is the slices alone, made by hand. How it was measured, and "
@@ -59,7 +66,9 @@ def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
         "|---|" + "---:|" * len(results),
     ]
     for side in NAMES:
-        cells = [format_figure(rows[side]["random"]) if side in rows else "" for rows in results.values()]
+        if not all("random" in rows.get(side, {}) for rows in results.values()):
+            continue
+        cells = [format_figure(rows[side]["random"]) for rows in results.values()]
         lines.append(f"| {label(side)} | " + " | ".join(cells) + " |")
     return "\n".join(["", *lines, "", ""])
 
@@ -73,7 +82,9 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
         f"{os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}. Each is the median of "
         f"{random_access.ROUNDS} fresh processes, all sides in turn; files are in memory. The samples are bytes on all sides and were compared "
         "before anything was timed. wids 0.1.11 and webshart read the same tars; the others read copies in formats of "
-        "their own. Peers: " + ", ".join(describe(side) for side in NAMES if side not in {"this", "floor"}) + ".",
+        "their own. Peers: "
+        + ", ".join(describe(side) for side in NAMES if side not in {"this", *random_access.FLOORS})
+        + ".",
         "",
         (
             "The *floor* is what is left when everything but the slices and the dictionary is left out: offsets in a list, one slice of the map "
@@ -102,7 +113,7 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
             "MALLOC_TOP_PAD_=67108864 make bench` shows the same without it."
         ),
     ]
-    return "\n".join(parts) + "\n"
+    return "\n".join([*parts, *sections(DOCS / "images")]) + "\n"
 
 
 def table_row(side: str, figures: dict[str, float], ours: dict[str, float]) -> str:
@@ -152,7 +163,7 @@ def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     # One below the other, so that they can be read on a phone.
     figure, panels = plt.subplots(len(results), 1, figsize=(6, 2.6 * len(results)), constrained_layout=True)
     for panel, (kind, rows) in zip(panels, results.items(), strict=True):
-        sides = [side for side in reversed(NAMES) if side in rows]
+        sides = [side for side in reversed(NAMES) if "random" in rows.get(side, {})]
         values = [rows[side]["random"] for side in sides]
         colours = ["#1f77b4" if side == "this" else "#999999" for side in sides]
         bars: Any = panel.barh([NAMES[side] for side in sides], values, color=colours)

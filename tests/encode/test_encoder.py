@@ -167,7 +167,7 @@ def test_the_users_own_encoder_comes_first_and_the_longest_name_of_them() -> Non
         (".json", None, None),
         (".txt", None, "it is a NoneType"),
     ],
-    ids=str,
+    ids=lambda part: part if isinstance(part, str) else type(part).__name__,
 )
 def test_a_value_that_does_not_fit_is_refused(field: str, value: Any, message: str | None) -> None:
     if message is None:

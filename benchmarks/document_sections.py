@@ -1,0 +1,189 @@
+"""Sections of docs/benchmarks.md, each from what one benchmark left in its folder; one that was not run has no section."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import random_access
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def sections(images: Path) -> list[str]:
+    """Return the lines of all sections that there are figures for; draw what they show into a folder."""
+    makers: dict[str, Callable[[Any, Path], list[str]]] = {
+        "data_size": sizes,
+        "dataloader": loader,
+        "cold_files": cold,
+        "decode_images": decoding,
+        "memory": memory,
+    }
+    lines: list[str] = []
+    for name, make in makers.items():
+        found = random_access.OUT / f"{name}.json"
+        if found.exists():
+            lines += ["", *make(json.loads(found.read_text()), images)]
+    return lines
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Return a table, its first column of text, the others of numbers."""
+    return [
+        "| " + " | ".join(head) + " |",
+        "|---|" + "---:|" * (len(head) - 1),
+        *("| " + " | ".join(row) + " |" for row in rows),
+    ]
+
+
+def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list[str]:
+    """Cost of one sample at random against the size of the data (`make bench-size`)."""
+    draw_sizes(results, images / "data_size.svg")
+    lines = [
+        "## Against the size of the data",
+        "",
+        "`make bench-size`: µs for one sample at random. Shards of 100 samples of 2,000 B, and one shard of samples of 100 B.",
+        "",
+        "![Cost of one sample against the number of shards and of samples in a shard](images/data_size.svg)",
+    ]
+    for what, kinds in random_access.SCALES.items():
+        sides = list(results[next(iter(kinds.values()))])
+        rows = [
+            [
+                side,
+                *(f"{results[kind][side]['random']:.3g}" if side in results[kind] else "" for kind in kinds.values()),
+            ]
+            for side in sides
+            if "random" in results[next(iter(kinds.values()))][side]
+        ]
+        lines += ["", *table([what, *(f"{number:,}" for number in kinds)], rows)]
+    return lines
+
+
+def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
+    """Draw the cost of one sample against what grows, a panel for each."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "wids"  # equal results give equal files
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, len(random_access.SCALES), figsize=(9, 3.4), constrained_layout=True)
+    for panel, (what, kinds) in zip(panels, random_access.SCALES.items(), strict=True):
+        for side in ("this", "floor", "wids 0.1.11", "webshart", "array_record"):
+            points = [
+                (number, results[kind][side]["random"])
+                for number, kind in kinds.items()
+                if side in results[kind] and "random" in results[kind][side]
+            ]
+            if points:
+                style: dict[str, Any] = {"linewidth": 2.5, "color": "#1f77b4"} if side == "this" else {"linewidth": 1}
+                panel.plot(
+                    *zip(*points, strict=True), marker="o", markersize=3, label=side.replace("this", "wids"), **style
+                )
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_xlabel({"shards": "shards", "members": "samples in the shard"}[what], fontsize=9)
+        panel.set_ylabel("µs for one sample at random", fontsize=9)
+        panel.tick_params(labelsize=8)
+    panels[0].legend(fontsize=8)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def loader(results: dict[str, dict[str, float]], _: Path) -> list[str]:
+    """Samples a second through a DataLoader (`make bench-loader`)."""
+    kinds = {"raw": "raw, 14 kB", "large": "raw, 1 MB", "decoded": "decoded to 224 x 224"}
+    sides = list(dict.fromkeys(side for rows in results.values() for side in rows))
+    rows = [
+        [
+            side.replace("this", "wids"),
+            *(
+                f"{results[kind][side]:,.0f} ({results[kind][side] / results[kind]['this']:.2f}x)"
+                if side in results[kind]
+                else ""
+                for kind in kinds
+            ),
+        ]
+        for side in sides
+    ]
+    return [
+        "## Through a DataLoader",
+        "",
+        (
+            "`make bench-loader`: samples a second, two workers, chunk-shuffled, batches of 64, files in memory. webdataset streams the same shards "
+            "and shuffles in a buffer of 1,000. The bare loop calls the same decoding over bytes in memory, in two processes. As "
+            "tensors (`dataset.map(...)`) large samples cross to the main process in shared memory and not through a pipe."
+        ),
+        "",
+        *table(["", *kinds.values()], rows),
+    ]
+
+
+def cold(results: dict[str, dict[str, dict[str, list[float]]]], _: Path) -> list[str]:
+    """Files that are not in memory (`make bench-cold`)."""
+    lines = [
+        "## Files that are not in memory",
+        "",
+        (
+            "`make bench-cold`: µs for a sample, and bytes that the disk gave for each byte of the pages that hold the samples. A batch, and a "
+            "sample of 64 KiB and more, is asked for by `MADV_WILLNEED` before it is touched. Small samples one at a time are left to "
+            "the system, which reads around each: as much as `read_ahead_kb` says, which is why a DataLoader should ask for batches, as torch's does."
+        ),
+    ]
+    for size, orders in results.items():
+        sides = list(next(iter(orders.values())))
+        rows = [
+            [order, *(f"{found[side][0]:,.0f} ({found[side][1]:.2f} B)" for side in sides)]
+            for order, found in orders.items()
+        ]
+        lines += ["", f"Samples of {int(size):,} B:", "", *table(["", *sides], rows)]
+    return lines
+
+
+def decoding(results: dict[str, dict[str, dict[str, float]]], _: Path) -> list[str]:
+    """JPEGs by decoder, form and size (`make bench-decode`)."""
+    ways = list(next(iter(results.values())))
+    rows = []
+    for way in ways:
+        cells = []
+        for found in results.values():
+            difference = f", differs by {found[way]['difference']:.2f}" if "difference" in found[way] else ""
+            cells.append(f"{found[way]['us']:,.0f} ({found[way]['us'] / found['load']['us']:.2f}x{difference})")
+        rows.append([way, *cells])
+    return [
+        "## Decoding JPEGs",
+        "",
+        (
+            "`make bench-decode`: µs for an image, in times of Pillow's own loading; behind a size the mean difference, in levels of 256, to the whole "
+            "image scaled. `simplejpeg` gives Pillow's pixels. torchvision's decoder took longer than simplejpeg's when it was tried, and "
+            "its makers have deprecated it, so it is not offered."
+        ),
+        "",
+        *table(["", *results], rows),
+    ]
+
+
+def memory(results: dict[str, dict[str, int]], _: Path) -> list[str]:
+    """What a worker holds of its own (`make bench-memory`)."""
+    rows = [
+        [
+            context,
+            f"{found['bare'] / 1e6:.1f}",
+            f"{found['own'] / 1e6:.1f}",
+            f"{(found['own'] - found['bare']) / 1e6:.1f}",
+            f"{found['mapped'] / 1e6:,.0f}",
+        ]
+        for context, found in results.items()
+    ]
+    return [
+        "## Memory of a worker",
+        "",
+        (
+            "`make bench-memory`: MB that belong to a DataLoader's worker alone and are no file, after 10,000 samples from 100 shards of 50,000 "
+            "members, against a worker that reads nothing; and MB of shards that it maps, whose pages all workers share."
+        ),
+        "",
+        *table(["workers start by", "bare", "reading", "more", "mapped"], rows),
+    ]
