@@ -366,16 +366,17 @@ class ShardCache:
 
 
 class _DiskReads:
-    """Tells whether this process has lately read from disks; the first answers are yes."""
+    """Tells whether this process has lately read from disks, and twice that it may have, before it knows."""
 
     def __init__(self) -> None:
-        self._num_blocks = -1
-        self._num_quiet = 0
+        self._num_blocks: int | None = None
+        self._num_quiet = _PATIENCE - 3
 
     def go_on(self) -> bool:
         """Return the answer; after a fork it is yes again, for a child counts from nothing."""
         num_blocks = resource.getrusage(resource.RUSAGE_SELF).ru_inblock
-        self._num_quiet = self._num_quiet + 1 if num_blocks == self._num_blocks else 0
+        is_quiet = self._num_blocks in {None, num_blocks}
+        self._num_quiet = self._num_quiet + 1 if is_quiet else 0
         self._num_blocks = num_blocks
         return self._num_quiet < _PATIENCE
 

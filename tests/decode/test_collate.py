@@ -31,6 +31,15 @@ class Pair(NamedTuple):
     label: Any
 
 
+def test_a_batch_of_samples_is_looked_up_as_a_sample_is() -> None:
+    batch = collate([Sample({".jpg": 1}), Sample({".jpg": 2})])
+
+    assert batch["jpg"].tolist() == [1, 2]
+    assert "JPG" in batch
+    assert type(pickle.loads(pickle.dumps(batch))) is Sample
+    assert collate([collections.defaultdict(int, a=1)]) == {"a": torch.tensor([1])}
+
+
 @pytest.mark.parametrize(
     "samples",
     [

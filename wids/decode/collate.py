@@ -45,7 +45,8 @@ def collate(samples: Sequence[Any]) -> Any:
     if isinstance(first, Mapping):
         _check_kinds(samples, Mapping)
         _check_fields(samples)
-        return {name: _collate_column([sample[name] for sample in samples]) for name in first}
+        columns = {name: _collate_column([sample[name] for sample in samples]) for name in first}
+        return _like_dictionary(first, columns)
     if isinstance(first, (tuple, list)):
         _check_kinds(samples, type(first))
         _check_lengths(samples)
@@ -99,6 +100,14 @@ def _check_lengths(rows: Sequence[Sequence[Any]]) -> None:
             raise ValueError(
                 f"sample {place} of the batch has {len(row)} values, the first has {len(rows[0])}; make them alike"
             )
+
+
+def _like_dictionary(first: Mapping[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
+    """Return columns as what the samples are, so that `batch["jpg"]` is found as `sample["jpg"]` is."""
+    try:
+        return type(first)(columns) if isinstance(first, dict) else columns
+    except TypeError:  # it is made of something else, as a defaultdict is
+        return columns
 
 
 def _like(row: Any, columns: list[Any]) -> Any:
