@@ -33,6 +33,7 @@ SETUP = ["create", "train-000000.tar", "train-000001.tar", "-o", "train.json", "
 COMMANDS = {
     "create": SETUP,
     "create-stdout": [*SETUP[:-3], "-o", "-"],
+    "import": ["import", "tars", "-o", "imported.json"],
     "ls": ["ls", "train.json"],
     "ls-some": ["ls", "train.json", "--keys", "t*", "--shard", "*-000000.tar"],
     "ls-json": ["ls", "train.json", "--json", "--shard", "0"],
@@ -45,11 +46,18 @@ COMMANDS = {
     "verify": ["verify", "mixed.json"],
     "verify-json": ["verify", "mixed.json", "--json"],
     "repair": ["repair", "mixed.json"],
+    "reshard": ["reshard", "train.json", "-o", "new/part-%06d.tar", "--max-samples", "2"],
     "fetch": ["fetch", "train.json", "--cache-dir", "cache"],
+    "columns": ["columns", "train.json", "--from-json", "a,b"],
+    "select": ["select", "columned.json", "--where", "a > 0", "-o", "some.json"],
+    "diff": ["diff", "train.json", "later.json"],
+    "diff-json": ["diff", "train.json", "later.json", "--json"],
     "cache": ["cache", "ls", "--cache-dir", "cache"],
+    "export": ["export", "train.json", "--to", "dali", "-o", "idx"],
 }
 WHOLE = {
-    "cache", "create-stdout", "fetch", "info-json", "info-table", "ls-json", "repair", "verify", "verify-json"
+    "cache", "create-stdout", "diff", "diff-json", "fetch", "import", "info-json", "info-table", "ls-json", "repair",
+    "verify", "verify-json",
 }  # fmt: skip
 """Paths, messages and JSON are not cut."""
 ELSEWHERE = {"completion"}
@@ -58,7 +66,7 @@ ELSEWHERE = {"completion"}
 
 @pytest.fixture
 def data(folder: Path, run: Run) -> None:
-    """Two shards with a descriptor, one descriptor that has wrong counts, and one with a damaged shard."""
+    """Two shards with a descriptor, others that have wrong counts, a damaged shard, another shard, or columns; and a folder."""
     long = "a/rather/long/folder/that/leaves/no/room/for/fields/in/a/terminal/of/eighty/columns"
     first = write_tar(
         folder / "train-000000.tar",
@@ -70,6 +78,12 @@ def data(folder: Path, run: Run) -> None:
     (folder / "cut.tar").write_bytes(first.read_bytes()[:3000])
     write_descriptor(folder / "old.json", [{"url": first.name, "nsamples": 9}])
     write_descriptor(folder / "mixed.json", [{"url": first.name, "nsamples": 1}, {"url": "cut.tar"}])
+    (folder / "tars").mkdir()
+    write_tar(folder / "tars" / "0.tar", [("five.cls", b"5")])
+    later = [{"url": first.name, "nsamples": 1}, {"url": "tars/0.tar", "nsamples": 1}]
+    write_descriptor(folder / "later.json", later)
+    write_descriptor(folder / "columned.json", [{"url": first.name, "nsamples": 2}])
+    run("columns", "columned.json", "--from-json", "a")
     run(*SETUP)
 
 

@@ -113,12 +113,3 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(start: Any) -> None:
         b"new/a-1.tar: cannot be written: File too large; make room or get permission, or write elsewhere\n"
     )
     assert [path.name for path in Path("new").iterdir()] == ["a-0.tar"]
-
-
-def test_help_fits_a_terminal(run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-
-    with pytest.raises(SystemExit):
-        run("reshard", "--help")
-
-    assert max(map(len, capfd.readouterr().out.splitlines())) <= 80

@@ -44,16 +44,32 @@ def test_links_to_other_sites_are_whole() -> None:
 
 def examples(parser: argparse.ArgumentParser) -> list[str]:
     """Return the examples in the help of a program and of all its commands."""
-    lines = [line.strip() for line in (parser.epilog or "").splitlines() if "widsindex" in line]
+    whole = (parser.epilog or "").replace("\\\n", " ")
+    lines = [line.strip() for line in whole.splitlines() if "widsindex" in line]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             lines += [line for command in action.choices.values() for line in examples(command)]
     return lines
 
 
+def split_last_command(line: str) -> list[str]:
+    """Return the words of the last command of a pipeline, without where its output goes; inside quotes, `>=` is text."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>")
+    lexer.whitespace_split, lexer.commenters = True, ""
+    words: list[str] = []
+    is_output = False
+    for token in lexer:
+        if token == "|":
+            words, is_output = [], False
+        is_output = is_output or token == ">"
+        if token != "|" and not is_output:
+            words.append(token)
+    return words
+
+
 @pytest.mark.parametrize("line", examples(make_parser()))
 def test_an_example_in_a_help_is_a_command(line: str) -> None:
-    words = shlex.split(line.rpartition("| ")[2].partition(" >")[0].partition(" 2>")[0])
+    words = split_last_command(line)
 
     assert words[0] in {"widsindex", "wids"}
     assert callable(make_parser().parse_args(words[1:]).run)

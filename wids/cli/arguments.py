@@ -72,9 +72,9 @@ def add_cache_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache-dir", metavar="DIR", help="cache folder ($WIDS_CACHE, or the private default)")
 
 
-def add_workers(parser: argparse.ArgumentParser) -> None:
-    """Let a command take a number of processes."""
-    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that read shards (%(default)s)")
+def add_workers(parser: argparse.ArgumentParser, work: str = "read shards") -> None:
+    """Let a command take a number of processes, which do this work."""
+    parser.add_argument("-w", "--workers", type=int, default=1, help=f"processes that {work} (%(default)s)")
 
 
 def add_key_filter(parser: argparse.ArgumentParser) -> None:

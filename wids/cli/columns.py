@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import TYPE_CHECKING
 
-from wids.cli.arguments import add_cache_dir
+from wids.cli.arguments import add_cache_dir, add_command, add_workers
 from wids.cli.terminal import printable
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "columns",
-        help="extract values of samples once, as columns",
+        run,
+        title="extract values of samples once, as columns",
         description="Read a JSON field of every sample once, and keep what is asked for as columns, which "
         "dataset.column(name) and select --where use without reading a sample. They go into the folder NAME.columns "
         "beside the descriptor, which names them. A run that was ended goes on where it was. Needs wids[parquet].",
-        epilog="examples:\n"
-        "  widsindex columns train.json --from-json width,height,similarity --workers 8\n"
-        "  widsindex columns train.json --from-json meta.lang --field meta.json\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples="""
+widsindex columns train.json --from-json width,height,similarity --workers 8
+widsindex columns train.json --from-json meta.lang --field meta.json
+""",
     )
     parser.add_argument("file", help="the descriptor")
     parser.add_argument(
@@ -31,9 +36,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="leave values missing where a field is no JSON object or a value is of another type than the others",
     )
-    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that read shards (%(default)s)")
+    add_workers(parser)
     add_cache_dir(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

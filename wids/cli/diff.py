@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from wids.cli.arguments import add_command
 from wids.cli.terminal import printable
 
 if TYPE_CHECKING:
+    import argparse
+
     from wids.tools.diff import Difference, KeyDifference
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "diff",
-        help="compare two descriptors",
+        run,
+        title="compare two descriptors",
         description="List the shards that differ between two descriptors, by their names wherever they lie, and the "
         "samples, by their keys. Shards whose checksums agree are not looked into. As with diff(1) the exit status is "
         "0 when nothing differs, 1 when something does, and 2 when there was an error.",
-        epilog="examples:\n  widsindex diff old.json new.json\n  widsindex diff train.json small.json --json\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples="""
+widsindex diff old.json new.json
+widsindex diff train.json small.json --json
+""",
     )
     parser.add_argument("before", help="descriptor, folder, pattern or shard")
     parser.add_argument("after", help="the same")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run, error_status=2)
+    parser.set_defaults(error_status=2)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import printable
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
@@ -18,24 +19,24 @@ if TYPE_CHECKING:
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "export",
-        help="write the index files of DALI or Energon",
-        description="Write what other tools want to find beside the shards: an .idx for each, which\n"
-        "DALI's fn.readers.webdataset takes as index_paths; or .nv-meta and .tar.idx, so\n"
-        "that Energon opens the folder.",
-        epilog="examples:\n"
-        "  widsindex export train.json --to dali -o idx/\n"
-        "  widsindex export train=train.json val=val.json --to energon\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        title="write the index files of DALI or Energon",
+        description="Write what other tools want to find beside the shards: an .idx for each, which DALI's "
+        "fn.readers.webdataset takes as index_paths; or .nv-meta and .tar.idx, so that Energon opens the folder.",
+        examples="""
+widsindex export train.json --to dali -o idx/
+widsindex export train=train.json val=val.json --to energon
+""",
     )
     parser.add_argument(
         "files", nargs="+", metavar="[SPLIT=]FILE", help="descriptors, folders or patterns (train=FILE)"
     )
     parser.add_argument("--to", choices=("dali", "energon"), required=True, help="whose files to write")
     parser.add_argument("-o", "--output", metavar="DIR", help="folder to write to (that of the shards)")
-    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that read shards (%(default)s)")
-    parser.set_defaults(run=run)
+    add_workers(parser)
 
 
 def run(options: argparse.Namespace) -> None:

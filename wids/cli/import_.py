@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
+from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import printable
 
 if TYPE_CHECKING:
+    import argparse
+
     from wids.tools.importing import Imported
 
 _NAMES = {
@@ -20,19 +22,20 @@ _NAMES = {
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "import",
-        help="make a descriptor of a folder that another tool left",
-        description="Make a descriptor of a folder as img2dataset, Energon (.nv-meta), DALI (.idx)\n"
-        "or a Hugging Face repository left it. Counts that stand in the folder are taken\n"
-        "over and compared when a shard is first read; others are made. Images in folders\n"
-        "of classes are written to shards beside the descriptor first.",
-        epilog="examples:\n"
-        "  widsindex import laion/ -o train.json\n"
-        "  widsindex import prepared/ --split val -o val.json\n"
-        "  widsindex import hf://datasets/org/name --split train -o train.json\n"
-        "  widsindex import imagenet/ --split train --seed 0 -o shards/train.json\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        title="make a descriptor of a folder that another tool left",
+        description="Make a descriptor of a folder as img2dataset, Energon (.nv-meta), DALI (.idx) or a Hugging Face "
+        "repository left it. Counts that stand in the folder are taken over and compared when a shard is first read; others "
+        "are made. Images in folders of classes are written to shards beside the descriptor first.",
+        examples="""
+widsindex import laion/ -o train.json
+widsindex import prepared/ --split val -o val.json
+widsindex import hf://datasets/org/name --split train -o train.json
+widsindex import imagenet/ --split train --seed 0 -o shards/train.json
+""",
     )
     parser.add_argument("folder", help="path or URL of the folder")
     parser.add_argument("-o", "--output", default="shardindex.json", help="descriptor to write (%(default)s)")
@@ -43,8 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     images.add_argument("--shard-size", metavar="SIZE", help="most bytes of a shard, or 500MB (1GB)")
     images.add_argument("--seed", type=int, help="write them in a random order that this number decides (by class)")
     images.add_argument("--resume", action="store_true", help="go on behind the shards that are there")
-    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that count samples (%(default)s)")
-    parser.set_defaults(run=run)
+    add_workers(parser, "count samples")
 
 
 def run(options: argparse.Namespace) -> None:

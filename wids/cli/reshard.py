@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import printable
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "reshard",
-        help="write shards of another size, order or subset",
-        description="Copy the samples of a data set into new shards, with a descriptor and an\n"
-        "index pack beside them. The bytes of their members stay as they are. A shard\n"
-        "appears only whole; what was stopped goes on with --resume.",
-        epilog="examples:\n"
-        "  widsindex reshard train.json -o new/train-%06d.tar --max-bytes 1GB\n"
-        "  widsindex reshard train.json -o new/train-%06d.tar --shuffle --seed 1 -w 8\n"
-        "  widsindex reshard train.json -o new/train-%06d.tar.zst --max-samples 5000\n"
-        "  widsindex reshard train.json -o val/val-%04d.tar --samples 0-9999\n"
-        "  widsindex reshard train.json -o txt/txt-%04d.tar --fields txt,json\n"
-        "  cut -f1 good.tsv | widsindex reshard train.json -o ok/ok-%05d.tar --keys -\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        title="write shards of another size, order or subset",
+        description="Copy the samples of a data set into new shards, with a descriptor and an index pack beside them. The "
+        "bytes of their members stay as they are. A shard appears only whole; what was stopped goes on with --resume.",
+        examples="""
+widsindex reshard train.json -o new/train-%06d.tar --max-bytes 1GB
+widsindex reshard train.json -o new/train-%06d.tar --shuffle --seed 1 -w 8
+widsindex reshard train.json -o new/train-%06d.tar.zst --max-samples 5000
+widsindex reshard train.json -o val/val-%04d.tar --samples 0-9999
+widsindex reshard train.json -o txt/txt-%04d.tar --fields txt,json
+cut -f1 good.tsv | widsindex reshard train.json -o ok/ok-%05d.tar --keys -
+""",
     )
     parser.add_argument("file", help="descriptor, folder, pattern or shard")
     parser.add_argument(
@@ -44,8 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     there.add_argument("--resume", action="store_true", help="keep new shards that an earlier run has written")
     there.add_argument("--overwrite", action="store_true", help="replace shards of these names")
     parser.add_argument("--md5", action="store_true", help="say the MD5 of each new shard in the descriptor")
-    parser.add_argument("-w", "--workers", type=int, default=1, help="processes that write shards (%(default)s)")
-    parser.set_defaults(run=run)
+    add_workers(parser, "write shards")
 
 
 def run(options: argparse.Namespace) -> None:

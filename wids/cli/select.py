@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import TYPE_CHECKING
 
-from wids.cli.arguments import add_cache_dir
+from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import printable
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "select",
-        help="choose samples by their columns",
+        run,
+        title="choose samples by their columns",
         description="Write a descriptor of the samples for which a condition over the columns is true. It names them by "
         "number and the same shards: nothing is copied, and no sample is read. The condition is made of columns, numbers, "
         "text, + - * / // %, comparisons, in, is None, and, or, not, abs, len, max and min; comparisons with missing "
         "values are false.",
-        epilog="examples:\n"
-        "  widsindex select train.json --where 'width >= 512 and similarity > 0.3' \\\n"
-        "    -o small.json\n"
-        "  widsindex select train.json --where \"lang in ['en', 'de']\" -o en-de.json\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples="""
+widsindex select train.json --where 'width >= 512' -o large.json
+widsindex select train.json --where "lang in ['en', 'de']" -o en-de.json
+""",
     )
     parser.add_argument("file", help="descriptor with columns, as `widsindex columns` makes them")
     parser.add_argument("--where", metavar="CONDITION", required=True, help="which samples to take")
     parser.add_argument("-o", "--output", required=True, help="descriptor to write")
     add_cache_dir(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -45,8 +45,7 @@ def collate(samples: Sequence[Any]) -> Any:
     if isinstance(first, Mapping):
         _check_kinds(samples, Mapping)
         _check_fields(samples)
-        columns = {name: _collate_column([sample[name] for sample in samples]) for name in first}
-        return _like_dictionary(first, columns)
+        return _like_dictionary(first, {name: _collate_column([sample[name] for sample in samples]) for name in first})
     if isinstance(first, (tuple, list)):
         _check_kinds(samples, type(first))
         _check_lengths(samples)

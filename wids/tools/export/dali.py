@@ -34,7 +34,7 @@ def export_dali(
 
     Args:
         shards: Entries of a descriptor, with URLs resolved.
-        folder: Where the files go, `NAME.idx` for `NAME.tar`; made if it is not there.
+        folder: Where the files go, `NAME.idx` for `NAME.tar`; made when the first one is written.
         storage: Opens the shards.
         executor: Runs the work; None for one shard after the other in this thread.
         progress: Show a bar when it takes more than a moment.
@@ -51,10 +51,9 @@ def export_dali(
     if len(set(paths)) < len(paths):
         double = next(path for number, path in enumerate(paths) if path in paths[:number])
         raise DescriptorError(f"{double}: would be the index of two shards; export them to folders of their own")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, table in zip(
-        paths, for_each_shard(partial(_make_table, storage), shards, executor, progress), strict=True
-    ):
+    tables = for_each_shard(partial(_make_table, storage), shards, executor, progress)
+    for path, table in zip(paths, tables, strict=True):
+        folder.mkdir(parents=True, exist_ok=True)  # not before: where the first shard cannot be read, nothing is left
         write_file(path, table)
     return paths
 
