@@ -16,10 +16,10 @@ pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="an installed package 
 
 
 def read_patterns() -> dict[str, re.Pattern[str]]:
-    """Return the pieces of messages in the first column of the page's tables; `…` stands for anything."""
+    """Return the pieces of messages in the first column of the page's tables; `…` stands for anything, `……` for itself."""
     cells = re.findall(r"^\| (`.*?`) \| [^|]+ \| [^|]+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     pieces = [piece for cell in cells for piece in re.findall(r"`([^`]+)`", cell)]
-    return {piece: re.compile(".*".join(map(re.escape, piece.split("…")))) for piece in pieces}
+    return {piece: re.compile(".*".join(map(re.escape, re.split("(?<!…)…(?!…)", piece)))) for piece in pieces}
 
 
 def test_each_message_has_a_row() -> None:
