@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OUT = random_access.OUT / "loader"
-WORKERS = 2
+WORKERS = int(os.environ.get("WORKERS", "2"))
+EVERY_NUMBER = (0, 1, 2, 4, 8)
+"""Of workers, for which `raw` is measured as well."""
 BATCH = 64
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 KINDS = {"raw": (4, 5_000), "large": (4, 200), "decoded": (4, 300)}
@@ -65,7 +67,21 @@ def main() -> None:
         print(f"\n{kind}: {KINDS[kind][0]} shards of {KINDS[kind][1]:,}; samples a second; x this package's")
         for side, rate in results[kind].items():
             print(f"  {side:14}{rate:10,.0f} {rate / results[kind]['this']:7.2f}x", flush=True)
-    (random_access.OUT / "dataloader.json").write_text(json.dumps(results, indent=1))
+    by_number = {side: {n: run(side, "raw", n)["rate"] for n in EVERY_NUMBER} for side in ("this", "webdataset")}
+    for side, rates in by_number.items():
+        print(f"{side}, raw, by workers: " + ", ".join(f"{number}: {rate:,.0f}" for number, rate in rates.items()))
+    (random_access.OUT / "dataloader.json").write_text(json.dumps({"kinds": results, "workers": by_number}, indent=1))
+
+
+def run(side: str, kind: str, workers: int) -> dict[str, Any]:
+    """Measure one side in a process of its own."""
+    command = [sys.executable, __file__, side, kind]
+    environment = {**os.environ, "WORKERS": str(workers)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        sys.exit(f"{side} fails on {kind}: {done.stderr[-2000:]}")
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
 def paths(kind: str) -> list[str]:
@@ -139,7 +155,8 @@ def make_loader(side: str, kind: str) -> Any:
     from torch.utils.data import DataLoader, default_collate
 
     collate = default_collate if kind == "decoded" else as_it_is
-    options: dict[str, Any] = {"num_workers": WORKERS, "persistent_workers": True, "collate_fn": collate}
+    options: dict[str, Any] = {"num_workers": WORKERS, "collate_fn": collate}
+    options["persistent_workers"] = WORKERS > 0
     if side == "webdataset":
         import webdataset
 

@@ -92,8 +92,9 @@ def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> N
     figure.savefig(path, metadata={"Date": None})
 
 
-def loader(results: dict[str, dict[str, float]], _: Path) -> list[str]:
+def loader(found: dict[str, dict[str, dict[str, float]]], _: Path) -> list[str]:
     """Samples a second through a DataLoader (`make bench-loader`)."""
+    results, by_number = found["kinds"], found["workers"]
     kinds = {"raw": "raw, 14 kB", "large": "raw, 1 MB", "decoded": "decoded to 224 x 224"}
     sides = list(dict.fromkeys(side for rows in results.values() for side in rows))
     rows = [
@@ -118,6 +119,16 @@ def loader(results: dict[str, dict[str, float]], _: Path) -> list[str]:
         ),
         "",
         *table(["", *kinds.values()], rows),
+        "",
+        "Raw samples of 14 kB by the number of workers:",
+        "",
+        *table(
+            ["workers", *next(iter(by_number.values()))],
+            [
+                [side.replace("this", "wids"), *(f"{rate:,.0f}" for rate in rates.values())]
+                for side, rates in by_number.items()
+            ],
+        ),
     ]
 
 
