@@ -53,10 +53,10 @@ def from_arrow(array: Any, name: str) -> Column:
     if pa.types.is_boolean(kind):
         return NumberColumn(array.fill_null(False).to_numpy(zero_copy_only=False), missing)
     if pa.types.is_integer(kind):
-        return NumberColumn(_values(array, array.buffers()[1], kind.to_pandas_dtype()), missing)
+        return NumberColumn(_values(array, array.buffers()[1], _dtype_of(kind)), missing)
     if pa.types.is_floating(kind):
-        filled = array.fill_null(np.array(np.nan, kind.to_pandas_dtype()).item()) if missing is not None else array
-        return NumberColumn(_values(filled, filled.buffers()[1], kind.to_pandas_dtype()))
+        filled = array.fill_null(np.array(np.nan, _dtype_of(kind)).item()) if missing is not None else array
+        return NumberColumn(_values(filled, filled.buffers()[1], _dtype_of(kind)))
     if pa.types.is_null(kind) or pa.types.is_string(kind) or str(kind) in {"large_string", "string_view"}:
         text = array if str(kind) == "large_string" else array.cast(pa.large_string())
         _, ends, data = text.buffers()
@@ -66,6 +66,11 @@ def from_arrow(array: Any, name: str) -> Column:
             missing,
         )
     raise ValueError(f"column {name!r} is {kind}; only numbers, booleans and text can be columns, so leave it out")
+
+
+def _dtype_of(kind: Any) -> np.dtype[Any]:
+    """Return numpy's name of a type of numbers; Arrow's own way to it needs pandas."""
+    return np.dtype({"halffloat": "f2", "float": "f4", "double": "f8"}.get(str(kind), str(kind)))
 
 
 def to_arrow(column: Column) -> Any:
