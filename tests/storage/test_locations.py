@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import wids
 from wids.errors import FetchError
 from wids.storage.locations import locate, unsigned
 
@@ -103,3 +104,14 @@ def test_no_secret_is_in_a_name(secret: str) -> None:
     names = [locate(url).name for url in urls]
 
     assert not [name for name in names if secret in name]
+
+
+@pytest.mark.parametrize("url", ["~\0.tar", "~\ud800/a.tar", "a\0.tar", "file:~\0"], ids=ascii)
+def test_what_no_home_directory_makes_a_path_is_refused_as_any_other(url: str) -> None:
+    with pytest.raises(FetchError, match="is the path right"):
+        locate(url)
+    with pytest.raises(FetchError, match="is the path right"):
+        wids.ShardListDataset([(url, 1)])[0]
+    if not url.startswith("file:"):
+        with pytest.raises(FetchError, match="is the path right"):
+            wids.ShardListDataset([("a.tar", 1)], base=url)[0]

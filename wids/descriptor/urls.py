@@ -53,7 +53,15 @@ def local_path(text: str) -> str | None:
     """Return the path that `text` names on this machine, None for anything remote."""
     if text.startswith("file:"):
         return unquote(urlsplit(text).path)
-    return None if is_url(text) else os.path.expanduser(text)  # noqa: PTH111  # Path would normalise
+    return None if is_url(text) else _expand(text)
+
+
+def _expand(path: str) -> str:
+    """Return a path with the home directory for `~`; what is no path stays as it is, and is refused when it is opened."""
+    try:
+        return os.path.expanduser(path)  # noqa: PTH111  # Path would normalise
+    except ValueError:
+        return path
 
 
 class Base:
@@ -72,7 +80,7 @@ class Base:
             self._folder = (slash + path).rstrip("/") + "/"
         else:
             self._root = ""
-            self._folder = os.path.expanduser(location).rstrip("/") + "/" if location else ""  # noqa: PTH111
+            self._folder = _expand(location).rstrip("/") + "/" if location else ""
 
     def join(self, name: str) -> str:
         """Return `name` resolved against this base.
@@ -84,7 +92,7 @@ class Base:
         if is_url(name):
             return name
         if name.startswith("~"):
-            return os.path.expanduser(name)  # noqa: PTH111
+            return _expand(name)
         if name.startswith("/"):
             return self._root + name
         joined = self._folder + name

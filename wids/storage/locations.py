@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote
@@ -91,7 +92,8 @@ def locate(url: str) -> Location:
 
 
 def _locate_file(path: str, url: str) -> Location:
-    path = os.path.expanduser(path)  # noqa: PTH111 - Path would drop what open() accepts, a trailing slash say
+    with suppress(ValueError):  # of what is no path, which is said below
+        path = os.path.expanduser(path)  # noqa: PTH111 - Path would drop what open() accepts, a trailing slash say
     try:
         encoded = os.fsencode(path)
     except UnicodeEncodeError:
