@@ -265,9 +265,7 @@ class ShardCache:
             places: `(shard, position)` of each.
             fields: The only ones that will be read; None for all.
         """
-        wanted: dict[int, list[int]] = {}
-        for shard, position in places:
-            wanted.setdefault(shard, []).append(position)
+        wanted = _by_shard(places)
         hold = object()
         self._holds.get().add(hold)
         try:
@@ -303,10 +301,7 @@ class ShardCache:
         """
         if not self._disk_reads.go_on():
             return
-        wanted: dict[int, list[int]] = {}
-        for shard, position in places:
-            wanted.setdefault(shard, []).append(position)
-        for shard, positions in islice(wanted.items(), self.lru_size):
+        for shard, positions in islice(_by_shard(places).items(), self.lru_size):
             reader = self._readers.get(shard) or _unless_fails(partial(self._open_once, shard, None))
             if reader is not None:
                 _unless_fails(partial(reader.will_need, positions, fields))
@@ -363,6 +358,14 @@ class ShardCache:
         self._last_used.pop(shard, None)
         if reader is not None:
             reader.source.release()
+
+
+def _by_shard(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return the positions of each shard, shards in the order in which they come first."""
+    positions: dict[int, list[int]] = {}
+    for shard, position in places:
+        positions.setdefault(shard, []).append(position)
+    return positions
 
 
 class _DiskReads:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from wids.decode import basic, images
 from wids.decode.unpack import gunzip
@@ -18,6 +19,8 @@ _ABSENT = object()
 _MOST_REMEMBERED = 1000
 """Fields are remembered up to here: keys with dots in them can make as many fields as there are samples."""
 
+P = TypeVar("P")
+
 _LONGEST_TEXT = 300
 """Characters of a library's message that go into ours."""
 
@@ -26,7 +29,27 @@ class OwnDecoderError(DecodeError):
     """A decoder that the user gave raised something; no other sample is taken in place of its sample."""
 
 
-class Decoder:
+class ByField(ABC, Generic[P]):
+    """What is done with a field, found out when it is met first and then remembered; pickles without that."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, P] = {}
+
+    @abstractmethod
+    def _plan(self, field: str) -> P:
+        """Return what is done with a field."""
+
+    def _remember(self, field: str) -> P:
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        plan = self._known[field] = self._plan(field)
+        return plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}}
+
+
+class Decoder(ByField["_Plan"]):
     """Decodes the fields of a sample in place.
 
     Fields are looked up by their last extension, in any case: `.seg.PNG` is decoded as `.png`, `.json.gz` is unpacked and
@@ -63,7 +86,7 @@ class Decoder:
         self._image = None if spec is None else images.ImageDecoder(spec, lazy=lazy, size=size, jpeg=jpeg)
         self._allow_pickle = allow_pickle
         self._own = by_extension(decoders or {}, "decoders")
-        self._known: dict[str, _Plan] = {}
+        super().__init__()
 
     def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
         """Decode a sample's fields in place, and return it.
@@ -91,12 +114,6 @@ class Decoder:
         except Exception as error:  # codecs raise what they like; whatever it is, these bytes are not right
             raise _locate(error, plan, field, sample) from error
 
-    def _remember(self, field: str) -> _Plan:
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        plan = self._known[field] = self._plan(field)
-        return plan
-
     def _plan(self, field: str) -> _Plan:
         name = field.lower().lstrip(".")
         own = find_own(self._own, name)
@@ -120,9 +137,6 @@ class Decoder:
         if extension in basic.WITH_PICKLE:
             return partial(basic.WITH_PICKLE[extension], allow_pickle=self._allow_pickle)
         return basic.PLAIN.get(extension)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": {}}
 
 
 class _Plan(NamedTuple):
@@ -185,13 +199,17 @@ def read_field(value: Any) -> bytes | None:
     return data if isinstance(data, bytes) else None
 
 
+def shorten(error: Exception) -> str:
+    """Return a library's message for one line of ours; it may hold whole headers and stack traces, and is chained."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+
+
 def _locate(error: Exception, plan: _Plan, field: str, sample: dict[str, Any]) -> Exception:
     """Return what is raised for an error, with its place."""
     key = f"key {sample['__key__']!r}, " if "__key__" in sample else ""
     where = f"{key}field {field!r}"
-    # Libraries put whole headers and stack traces into their messages; the error itself is chained.
-    text = " ".join(str(error).split())
-    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    text = shorten(error)
     if isinstance(error, ImportError):
         return ModuleNotFoundError(f"{where}: {text}", name=error.name)
     if plan.is_own and not isinstance(error, DecodeError):

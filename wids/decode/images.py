@@ -150,7 +150,6 @@ def _open(data: bytes) -> Image:
     try:
         return PIL.Image.open(io.BytesIO(data))
     except PIL.UnidentifiedImageError as error:
-        _check_codec(data)
         raise OSError(f"no image that Pillow can read; its {len(data)} bytes begin with {data[:16]!r}") from error
 
 

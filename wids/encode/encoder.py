@@ -7,20 +7,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from wids.decode.decoder import by_extension, find_own, is_packed
+from wids.decode.decoder import ByField, by_extension, find_own, is_packed, shorten
 from wids.encode import basic, images
 from wids.errors import EncodeError
 
 FieldEncoder = Callable[[Any], Any]
 
-_MOST_REMEMBERED = 1000
-"""Fields are remembered up to here."""
-_LONGEST_TEXT = 300
-"""Characters of a library's message that go into ours."""
 _GZIP = b"\x1f\x8b"
 
 
-class Encoder:
+class Encoder(ByField["_Plan"]):
     """Encodes one field at a time; what is bytes already stays as it is.
 
     What `wids.decode.Decoder` makes of the bytes equals the value that they were made of, wherever the format allows it:
@@ -43,7 +39,7 @@ class Encoder:
     def __init__(self, encoders: Mapping[str, FieldEncoder] | None = None, *, allow_pickle: bool = False) -> None:
         self._own = by_extension(encoders or {}, "encoders")
         self._allow_pickle = allow_pickle
-        self._known: dict[str, _Plan] = {}
+        super().__init__()
 
     def __call__(self, key: str, field: str, value: Any) -> bytes | bytearray | memoryview:
         """Return a field's bytes.
@@ -81,12 +77,6 @@ class Encoder:
             )
         return _pack(data) if plan.is_packed else data
 
-    def _remember(self, field: str) -> _Plan:
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        plan = self._known[field] = self._plan(field)
-        return plan
-
     def _plan(self, field: str) -> _Plan:
         name = field.lower().lstrip(".")
         own = find_own(self._own, name)
@@ -103,9 +93,6 @@ class Encoder:
         if extension in basic.WITH_PICKLE:
             return partial(basic.WITH_PICKLE[extension], allow_pickle=self._allow_pickle)
         return basic.PLAIN.get(extension)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": {}}
 
 
 class _Plan(NamedTuple):
@@ -136,8 +123,7 @@ def _pack(data: bytes | bytearray | memoryview) -> bytes:
 
 def _locate(error: Exception, key: str, field: str) -> Exception:
     where = f"key {key!r}, field {field!r}"
-    text = " ".join(str(error).split())
-    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    text = shorten(error)
     if isinstance(error, ImportError):
         return ModuleNotFoundError(f"{where}: {text}", name=error.name)
     return EncodeError(f"{where}: cannot encode: {text or type(error).__name__}")

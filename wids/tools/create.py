@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Executor
 
-    from wids.tools.describe import ShardDescription
-
 
 def create_index(
     shards: Any,
@@ -104,18 +102,13 @@ def create_index(
             # Pack and shards are named alike, from where the descriptor's names begin.
             write_pack(pack, pack.name, ((name, *survey.packed(url, name)) for url, name in found))
             content["index"] = pack.name
-        content["shardlist"] = [_make_entry(name, survey.found[url], wanted) for url, name in found]
+        content["shardlist"] = [survey.found[url].to_entry(name, md5=wanted.md5) for url, name in found]
         if path is not None:
             write_json(path, content)
             survey.settle()
     if errors:
         raise WidsError(f"{path or 'descriptor'}: {len(errors)} of {len(listed)} shards were left out: {left_out}")
     return content
-
-
-def _make_entry(name: str, found: ShardDescription, wanted: Wanted) -> dict[str, Any]:
-    entry = {"url": name, "nsamples": found.num_samples, "filesize": found.size}
-    return {**entry, "md5sum": found.md5} if wanted.md5 else entry
 
 
 def name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str]:

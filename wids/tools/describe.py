@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wids.index_files import pack_index
 from wids.tar import add_checksums, build_index
@@ -49,6 +49,16 @@ class ShardDescription:
         return (wanted.md5 and self.md5 is None) or (
             wanted.index and (self.packed is None or self.has_checksums != wanted.checksums)
         )
+
+    def to_entry(self, url: str, *, md5: bool) -> dict[str, Any]:
+        """Return what a descriptor's shardlist says of the shard.
+
+        Args:
+            url: What the descriptor calls it.
+            md5: Say its MD5 too.
+        """
+        entry = {"url": url, "nsamples": self.num_samples, "filesize": self.size}
+        return {**entry, "md5sum": self.md5} if md5 else entry
 
     def without_pack(self) -> ShardDescription:
         """Return the same without the bytes that a pack holds of it."""

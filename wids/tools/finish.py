@@ -31,7 +31,7 @@ def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) ->
     """
     found = None
     if index:
-        found = _describe(str(shard.part.path), Storage(), md5=md5)
+        found = describe_shard(str(shard.part.path), Storage(), Wanted(md5=md5, index=True))
         if found.num_samples != shard.num_samples:
             raise WidsError(
                 f"{redact(target.url(shard.name))}: has {found.num_samples} samples, but {shard.num_samples} were written; "
@@ -49,13 +49,10 @@ def describe_existing(
     Raises:
         WidsError: It cannot be read.
     """
-    found = _describe(target.url(name), Storage(StorageOptions(storage_options=storage_options)), md5=md5)
+    storage = Storage(StorageOptions(storage_options=storage_options))
+    found = describe_shard(target.url(name), storage, Wanted(md5=md5, index=True))
     assert found.packed is not None  # it was wanted
     return found, unpack_index(found.packed)
-
-
-def _describe(url: str, storage: Storage, *, md5: bool) -> ShardDescription:
-    return describe_shard(url, storage, Wanted(md5=md5, index=True))
 
 
 def write_descriptor(names: ShardNames, target: Target, found: Sequence[tuple[str, ShardDescription]]) -> None:
@@ -73,16 +70,9 @@ def write_descriptor(names: ShardNames, target: Target, found: Sequence[tuple[st
         "wids_version": 1,
         "name": names.stem,
         "index": names.pack,
-        "shardlist": [
-            {"url": name, "nsamples": shard.num_samples, "filesize": shard.size, **_md5_entry(shard)}
-            for name, shard in found
-        ],
+        "shardlist": [shard.to_entry(name, md5=shard.md5 is not None) for name, shard in found],
     }
     target.put(names.descriptor, lambda path: write_json(path, content))
-
-
-def _md5_entry(shard: ShardDescription) -> dict[str, str]:
-    return {} if shard.md5 is None else {"md5sum": shard.md5}
 
 
 def remove_shards(names: ShardNames, target: Target, first: int) -> None:
