@@ -148,7 +148,7 @@ class ShardCache:
         """Let go of all shards; what views, files and running reads still hold goes with them."""
         for shard in list(self._readers):
             self._drop(shard)
-        self.storage.stop_fetching_ahead()
+        self.storage.upcoming.stop()
 
     def count_samples(self, unknown: Sequence[int]) -> dict[int, int]:
         """Index these shards, several at a time, and return how many samples each has.
@@ -269,8 +269,8 @@ class ShardCache:
         hold = object()
         self._holds.get().add(hold)
         try:
-            with self.storage.holding():
-                pool = self.storage.pool
+            with self.storage.ranges.holding():
+                pool = self.storage.ranges.pool
                 readers = pool.map(lambda shard: _unless_fails(partial(self.get, shard)), wanted)
                 requests = [
                     (reader.source, span)
@@ -307,7 +307,7 @@ class ShardCache:
                 _unless_fails(partial(reader.will_need, positions, fields))
 
     def _drop_worn(self, shard: int, source: RangeSource) -> None:
-        if self.storage.wears_out(self.shards[shard], source):
+        if self.storage.ranges.wears_out(self.shards[shard], source):
             self._drop(shard)
 
     def _compare(self, shard: int, description: Mapping[str, Any], reader: TarReader) -> None:
@@ -349,7 +349,7 @@ class ShardCache:
     def _drop_removed(self) -> None:
         """Let go of shards that the disk cache has removed, so that their space comes back."""
         for shard, reader in list(self._readers.items()):
-            if reader.source.is_removed() or self.storage.is_superseded(self.shards[shard]["url"]):
+            if reader.source.is_removed() or self.storage.upcoming.is_copied(self.shards[shard]["url"]):
                 self._drop(shard)
 
     def _drop(self, shard: int) -> None:

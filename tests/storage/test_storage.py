@@ -120,12 +120,12 @@ def test_a_local_shard_is_copied_where_asked_for(
     source = opened.open(shard)
     assert source.identity.inode == local.stat().st_ino  # it does not wait for the copy
     assert content(source) == DATA
-    wait_until(lambda: opened.is_superseded(str(local)))
+    wait_until(lambda: opened.upcoming.is_copied(str(local)))
 
     (copy,) = shards(cache_dir)
     assert copy.read_bytes() == DATA
     assert opened.open(shard).identity.inode == copy.stat().st_ino
-    opened.stop_fetching_ahead()
+    opened.upcoming.stop()
 
 
 def test_a_local_shard_that_changed_is_copied_again(local: Path, make_storage: Callable[..., Storage]) -> None:

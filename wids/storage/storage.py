@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from wids.errors import FetchError, WidsError
 from wids.source import Identity, MmapSource, PreadSource, Source, digest_source
-from wids.storage.ahead import FetchAhead
 from wids.storage.checks import Checker, Expected
 from wids.storage.compression import HEAD_BYTES, UnpackingSink, compression_of_name, sniff
 from wids.storage.disk_cache import DiskCache
@@ -27,31 +25,22 @@ from wids.storage.names import CacheKey, cache_key
 from wids.storage.options import StorageOptions
 from wids.storage.process import PerProcess
 from wids.storage.progress import SayOnce, in_words
-from wids.storage.ranges import BlockCache, RangeSource, ReadAhead, ReadThrough
+from wids.storage.range_reads import RangeReads
+from wids.storage.ranges import ReadAhead, ReadThrough
 from wids.storage.retry import RetryPolicy, retrying
 from wids.storage.space import CacheSpace
 from wids.storage.transport import LocalFiles, Transport
+from wids.storage.upcoming import Upcoming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
-    from contextlib import AbstractContextManager
 
     from wids.storage.part_file import PartFile
-    from wids.storage.ranges import Piece, RangeTransport
 
 _log = logging.getLogger(__name__)
 
-_BLOCK_CACHE_BYTES = 32 << 20
-"""Of what range reads keep in memory, in each process."""
-_REQUESTS_AT_ONCE = 32
-"""Of one process; a store that is asked for more begins to refuse."""
-_WORN_SHARE = 0.5
-"""`access="auto"`: a shard of which this share was read in pieces is fetched whole."""
 _OPEN_SHARE = 4
 """Open shards of the cache take at most this part of what it may hold, and one in any case: removed ones take room."""
-_MOST_COPYING = 64
-"""Copies of local shards that a process waits for; the one that was asked for first is forgotten first."""
 _OPEN_ATTEMPTS = 5
 """A cached file may be removed between being found and being opened; so often in a row is no accident."""
 
@@ -100,14 +89,11 @@ class Storage:
         folder = CacheFolder(options.cache_dir)
         self._cache = DiskCache(folder, CacheSpace(folder, options.cache_limit, keep=options.keep))
         self._transports = PerProcess(self._make_transports)
-        self._blocks = PerProcess(lambda: BlockCache(_BLOCK_CACHE_BYTES))
-        self._pools = PerProcess(lambda: ThreadPoolExecutor(_REQUESTS_AT_ONCE, "wids-range"))
-        self._ahead = PerProcess(lambda: FetchAhead(self))
-        self._announcement = PerProcess(self.space.announcement)
-        self._upcoming: list[Mapping[str, Any]] = []
-        self._copying: dict[str, tuple[Mapping[str, Any], str]] = {}
+        self.ranges = RangeReads(
+            options.access, lambda location: self._transports.get()[location.kind], self._retry, self.meter
+        )
+        self.upcoming = Upcoming(self)
         self._greeting = SayOnce()
-        self._worn: set[str] = set()
         self._compared: set[tuple[str, Identity]] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -164,10 +150,10 @@ class Storage:
             if self._is_copied(location) and self._cache.find(key) is None:
                 # Never waits for the copy: that is read from the next opening on.
                 self._compare_once(location, expected)
-                self._copy(shard, self._cache.path(key))
+                self.upcoming.copy(shard, self._cache.path(key))
                 return self._open_file(location.path, location.name)
-            if self._is_read_by_ranges(location, expected) and self._cache.find(key) is None:
-                source = self._open_ranges(location, expected)
+            if self.ranges.serve(location, expected) and self._cache.find(key) is None:
+                source = self.ranges.open(location, expected)
                 if source is not None:
                     return source
             return self._open_cached(location, key, expected)
@@ -304,7 +290,7 @@ class Storage:
             TarFormatError: Its compressed stream is damaged.
         """
         location = locate(url)
-        source = None if location.kind in {"local", "pipe"} else self._try_ranges(location)
+        source = None if location.kind in {"local", "pipe"} else self.ranges.try_open(location)
         if source is None:
             with self.inspect(url, digest=digest) as stored:
                 yield stored
@@ -330,99 +316,19 @@ class Storage:
                 return Identity.from_stat(os.stat(location.path))  # noqa: PTH116 - Path changes some paths
             if location.kind == "pipe":
                 return None
-            piece = self._read_range(location, 0, HEAD_BYTES)
+            piece = self.ranges.read(location, 0, HEAD_BYTES)
         except (WidsError, OSError):
             return None  # who opens it says why
         return None if piece.tag is None else Identity(piece.size, etag=piece.tag)
-
-    def _try_ranges(self, location: Location) -> RangeSource | None:
-        """Open a remote object by ranges; None where it only comes whole, or cannot be had."""
-        try:
-            return RangeSource(location.name, partial(self._read_range, location), self._blocks.get, self._pools.get)
-        except FetchError as error:
-            _log.debug("%s: is fetched whole: %s", location.name, error)
-            return None
-
-    def holding(self) -> AbstractContextManager[None]:
-        """Let go of nothing that was read by ranges during a block."""
-        return self._blocks.get().holding()
-
-    @property
-    def pool(self) -> Executor:
-        """Threads of this process that wait for requests; they hold no lock when they have nothing to do."""
-        return self._pools.get()
-
-    def _is_read_by_ranges(self, location: Location, expected: Expected) -> bool:
-        access = self.options.access
-        if access == "download" or location.kind == "local" or (access == "auto" and location.url in self._worn):
-            return False
-        if access == "auto":
-            # An MD5 is compared with all of the shard.
-            return location.kind != "pipe" and compression_of_name(location.path) is None and expected.md5 is None
-        if location.kind == "pipe":
-            raise FetchError(f"{location.name}: a command cannot be asked for a part; set access to 'download'")
-        _refuse_compressed(location, compressed=compression_of_name(location.path) is not None)
-        return True
-
-    def _open_ranges(self, location: Location, expected: Expected) -> RangeSource | None:
-        """Open an object by ranges; None where it turns out to be compressed and may be fetched whole."""
-        read = partial(self._read_range, location)
-        source = RangeSource(location.name, read, self._blocks.get, self._pools.get)
-        expected.check_size(source.identity.size, location.name)
-        if sniff(bytes(source.window(0, HEAD_BYTES)[0])) is not None:
-            _refuse_compressed(location, compressed=self.options.access == "range")
-            return None
-        return source
-
-    def wears_out(self, shard: Mapping[str, Any], source: RangeSource) -> bool:
-        """Tell whether so much of a shard was read by ranges that it is fetched whole when it is opened next."""
-        if self.options.access != "auto" or source.bytes_read <= _WORN_SHARE * source.identity.size:
-            return False
-        self._worn.add(shard["url"])
-        return True
 
     def fetch_ahead(self, shards: Sequence[Mapping[str, Any]]) -> None:
         """Have shards fetched by another process, the next one first, in place of those named before; return at once.
 
         Local ones that are read in place are read ahead by the system.
         """
-        if self.options.access != "download":
-            return
-        self._greeting.say(lambda: _describe_first(shards))
-        self._upcoming = list(shards)
-        self._announce(shards)
-        self._tell_ahead()
-
-    def _announce(self, shards: Sequence[Mapping[str, Any]]) -> None:
-        """Tell all who use the cache folder what is needed next, so that it stays there."""
-        may_be_cached = [shard for shard in shards if self.options.cache_local or locate(shard["url"]).kind != "local"]
-        ids = [shard_id for shard in may_be_cached if (shard_id := self._try_cache_id(shard)) is not None]
-        try:
-            if ids and not self._announcement.is_made:
-                self.make_cache_folder()
-            if ids or self._announcement.is_made:
-                self._announcement.get().tell(ids)
-        except (WidsError, OSError) as error:
-            _log.debug("what is needed next is not announced: %s", error)
-
-    def _copy(self, shard: Mapping[str, Any], path: str) -> None:
-        """Have a local shard copied to this path by another process."""
-        self._copying[shard["url"]] = (shard, path)
-        for url, (_, made) in list(self._copying.items()):
-            if Path(made).exists() or len(self._copying) > _MOST_COPYING:
-                self._copying.pop(url, None)
-        self._tell_ahead()
-
-    def _tell_ahead(self) -> None:
-        self._ahead.get().want([*self._upcoming, *(shard for shard, _ in list(self._copying.values()))])
-
-    def stop_fetching_ahead(self) -> None:
-        """End the process that fetches shards, where there is one."""
-        self._upcoming = []
-        self._copying.clear()
-        for made in (self._ahead.take(), self._announcement.take()):
-            if made is not None:
-                made.close()
+        if self.options.access == "download":
+            self._greeting.say(lambda: _describe_first(shards))
+            self.upcoming.want(shards)
 
     def make_ready(self, shard: Mapping[str, Any], *, unless_opened_after: int | None = None) -> int:
         """Have a shard in the disk cache, or being read ahead where it is read in place; return its bytes.
@@ -447,22 +353,21 @@ class Storage:
 
         return self._cache.obtain(key, fill, os.path.getsize)
 
-    def cache_id(self, shard: Mapping[str, Any]) -> str | None:
-        """Return what a shard is called in the cache's bookkeeping; None where it is read where it lies."""
-        key = self._look_up(shard)[2]
+    def cached_as(self, shard: Mapping[str, Any]) -> str | None:
+        """Return what a shard is called in the cache's bookkeeping; None where it is read where it lies, or is not there."""
+        if not self.options.cache_local and locate(shard["url"]).kind == "local":
+            return None
+        try:
+            key = self._look_up(shard)[2]
+        except (WidsError, OSError):
+            return None  # who opens it says why
         return None if key is None else key.id
 
     def count_ready(self, shards: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
         """Return how many of these shards are in the disk cache, and how many are read where they lie."""
         in_place = sum(self.is_read_in_place(shard) for shard in shards)
         there = {shard.id for shard in self.space.shards()}
-        return sum(self._try_cache_id(shard) in there for shard in shards), in_place
-
-    def _try_cache_id(self, shard: Mapping[str, Any]) -> str | None:
-        try:
-            return self.cache_id(shard)
-        except (WidsError, OSError):
-            return None  # it is not there; who opens it says why
+        return sum(self.cached_as(shard) in there for shard in shards), in_place
 
     def prune(self) -> None:
         """Remove what exceeds the size of the cache, and what dead processes left unfinished.
@@ -479,11 +384,6 @@ class Storage:
             FetchError: The folder could hold what somebody else put there.
         """
         self._cache.clear()
-
-    def is_superseded(self, url: str) -> bool:
-        """Tell whether the copy that was not there yet when a local shard was opened is whole by now."""
-        copying = self._copying.get(url)
-        return copying is not None and Path(copying[1]).exists()
 
     def _open_cached(self, location: Location, key: CacheKey, expected: Expected) -> Source:
         for _ in range(_OPEN_ATTEMPTS):
@@ -520,21 +420,6 @@ class Storage:
             )
         self.meter.add("bytes_fetched", size)
         self.meter.add("fetches")
-
-    def _read_range(self, location: Location, start: int, stop: int) -> Piece:
-        started = time.monotonic()
-        transport: RangeTransport = self._transports.get()[location.kind]
-        with self.meter.doing("read a range", shard=location.name):
-            piece = retrying(
-                partial(transport.read_range, location, start, stop),
-                location.name,
-                self._retry,
-                partial(self.meter.add, "retries"),
-            )
-        self.meter.add("seconds_waited", time.monotonic() - started)
-        self.meter.add("bytes_fetched", len(piece.data))
-        self.meter.add("requests")
-        return piece
 
     def _is_copied(self, location: Location) -> bool:
         """Tell whether a shard that is named in the cache could be read where it lies too."""
@@ -627,11 +512,3 @@ def _look_at(location: Location) -> tuple[os.stat_result, bytes]:
 
 def _is_compressed(location: Location, head: bytes) -> bool:
     return sniff(head) is not None or compression_of_name(location.path) is not None
-
-
-def _refuse_compressed(location: Location, *, compressed: bool) -> None:
-    if compressed:
-        raise FetchError(
-            f"{location.name}: is compressed, so that no part of it can be read alone; set access to 'download', or to "
-            "'auto', which fetches such shards whole"
-        )

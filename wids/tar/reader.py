@@ -176,7 +176,8 @@ class TarReader:
                         self._raise_short(start, size)
                     if checksums is not None:
                         self._compare(part, number, name, position)
-                    sample[name] = make(part)
+                    # A slice of the map is bytes already.
+                    sample[name] = part if part.__class__ is make else make(part)
                 number += 1
         except IndexError:
             self._raise_unless_past_end(position)

@@ -1,0 +1,148 @@
+"""Objects that are read by ranges: which ones are, how a part of one is asked for, and when one is better fetched whole."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from wids.errors import FetchError
+from wids.storage.compression import HEAD_BYTES, compression_of_name, sniff
+from wids.storage.process import PerProcess
+from wids.storage.ranges import BlockCache, RangeSource
+from wids.storage.retry import retrying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
+    from typing import Literal
+
+    from wids.storage.checks import Expected
+    from wids.storage.locations import Location
+    from wids.storage.meter import Meter
+    from wids.storage.ranges import Piece, RangeTransport
+    from wids.storage.retry import RetryPolicy
+
+_log = logging.getLogger(__name__)
+
+_BLOCK_CACHE_BYTES = 32 << 20
+"""Of what range reads keep in memory, in each process."""
+_REQUESTS_AT_ONCE = 32
+"""Of one process; a store that is asked for more begins to refuse."""
+_WORN_SHARE = 0.5
+"""`access="auto"`: a shard of which this share was read in pieces is fetched whole."""
+
+
+class RangeReads:
+    """Opens objects by ranges; what was read and the threads that wait for requests belong to each process.
+
+    Args:
+        access: Whether shards are read so, as `StorageOptions` has it.
+        transport: Returns what reads a location.
+        retry: How often and after which waits a request is made again.
+        meter: Counts what is done.
+    """
+
+    def __init__(
+        self,
+        access: Literal["download", "range", "auto"],
+        transport: Callable[[Location], RangeTransport],
+        retry: RetryPolicy,
+        meter: Meter,
+    ) -> None:
+        self._access = access
+        self._transport = transport
+        self._retry = retry
+        self._meter = meter
+        self._blocks = PerProcess(lambda: BlockCache(_BLOCK_CACHE_BYTES))
+        self._pools = PerProcess(lambda: ThreadPoolExecutor(_REQUESTS_AT_ONCE, "wids-range"))
+        self._worn: set[str] = set()
+
+    @property
+    def pool(self) -> Executor:
+        """Threads of this process that wait for requests; they hold no lock when they have nothing to do."""
+        return self._pools.get()
+
+    def holding(self) -> AbstractContextManager[None]:
+        """Let go of nothing that was read by ranges during a block."""
+        return self._blocks.get().holding()
+
+    def serve(self, location: Location, expected: Expected) -> bool:
+        """Tell whether a shard is to be read by ranges.
+
+        Raises:
+            FetchError: It is to be, and cannot.
+        """
+        access = self._access
+        if access == "download" or location.kind == "local" or (access == "auto" and location.url in self._worn):
+            return False
+        if access == "auto":
+            # An MD5 is compared with all of the shard.
+            return location.kind != "pipe" and compression_of_name(location.path) is None and expected.md5 is None
+        if location.kind == "pipe":
+            raise FetchError(f"{location.name}: a command cannot be asked for a part; set access to 'download'")
+        _refuse_compressed(location, compressed=compression_of_name(location.path) is not None)
+        return True
+
+    def open(self, location: Location, expected: Expected) -> RangeSource | None:
+        """Open a shard by ranges; None where it turns out to be compressed and may be fetched whole.
+
+        Raises:
+            FetchError: It cannot be had, or is compressed and may not be fetched whole.
+            ShardMismatchError: It has another size than expected.
+        """
+        source = self._open(location)
+        expected.check_size(source.identity.size, location.name)
+        if sniff(bytes(source.window(0, HEAD_BYTES)[0])) is not None:
+            _refuse_compressed(location, compressed=self._access == "range")
+            return None
+        return source
+
+    def try_open(self, location: Location) -> RangeSource | None:
+        """Open an object by ranges, whatever it is; None where it only comes whole, or cannot be had."""
+        try:
+            return self._open(location)
+        except FetchError as error:
+            _log.debug("%s: is fetched whole: %s", location.name, error)
+            return None
+
+    def _open(self, location: Location) -> RangeSource:
+        return RangeSource(location.name, partial(self.read, location), self._blocks.get, self._pools.get)
+
+    def read(self, location: Location, start: int, stop: int) -> Piece:
+        """Return the bytes of an object from `start` to `stop`, or to its end.
+
+        Raises:
+            FetchError: They cannot be had.
+        """
+        started = time.monotonic()
+        transport = self._transport(location)
+        with self._meter.doing("read a range", shard=location.name):
+            piece = retrying(
+                partial(transport.read_range, location, start, stop),
+                location.name,
+                self._retry,
+                partial(self._meter.add, "retries"),
+            )
+        self._meter.add("seconds_waited", time.monotonic() - started)
+        self._meter.add("bytes_fetched", len(piece.data))
+        self._meter.add("requests")
+        return piece
+
+    def wears_out(self, shard: Mapping[str, Any], source: RangeSource) -> bool:
+        """Tell whether so much of a shard was read that it is fetched whole when it is opened next."""
+        if self._access != "auto" or source.bytes_read <= _WORN_SHARE * source.identity.size:
+            return False
+        self._worn.add(shard["url"])
+        return True
+
+
+def _refuse_compressed(location: Location, *, compressed: bool) -> None:
+    if compressed:
+        raise FetchError(
+            f"{location.name}: is compressed, so that no part of it can be read alone; set access to 'download', or to "
+            "'auto', which fetches such shards whole"
+        )

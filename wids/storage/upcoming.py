@@ -1,0 +1,77 @@
+"""What a process needs next: shards that another process fetches or copies for it, and that nobody removes meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wids.errors import WidsError
+from wids.storage.ahead import FetchAhead
+from wids.storage.process import PerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from wids.storage.storage import Storage
+
+_log = logging.getLogger(__name__)
+
+_MOST_COPYING = 64
+"""Copies of local shards that a process waits for; the one that was asked for first is forgotten first."""
+
+
+class Upcoming:
+    """Shards that are brought into the disk cache before they are read.
+
+    Args:
+        storage: How they are fetched.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._ahead = PerProcess(lambda: FetchAhead(storage))
+        self._announcement = PerProcess(storage.space.announcement)
+        self._wanted: list[Mapping[str, Any]] = []
+        self._copying: dict[str, tuple[Mapping[str, Any], str]] = {}
+
+    def want(self, shards: Sequence[Mapping[str, Any]]) -> None:
+        """Have shards fetched, the next one first, in place of those named before; return at once."""
+        self._wanted = list(shards)
+        self._announce(shards)
+        self._tell()
+
+    def copy(self, shard: Mapping[str, Any], path: str) -> None:
+        """Have a local shard copied to this path; return at once."""
+        self._copying[shard["url"]] = (shard, path)
+        for url, (_, made) in list(self._copying.items()):
+            if Path(made).exists() or len(self._copying) > _MOST_COPYING:
+                self._copying.pop(url, None)
+        self._tell()
+
+    def is_copied(self, url: str) -> bool:
+        """Tell whether the copy of a local shard that was not there yet when it was opened is whole by now."""
+        copying = self._copying.get(url)
+        return copying is not None and Path(copying[1]).exists()
+
+    def stop(self) -> None:
+        """End the process that fetches shards, where there is one, and need nothing more."""
+        self._wanted = []
+        self._copying.clear()
+        for made in (self._ahead.take(), self._announcement.take()):
+            if made is not None:
+                made.close()
+
+    def _tell(self) -> None:
+        self._ahead.get().want([*self._wanted, *(shard for shard, _ in list(self._copying.values()))])
+
+    def _announce(self, shards: Sequence[Mapping[str, Any]]) -> None:
+        """Tell all who use the cache folder what is needed next, so that it stays there."""
+        ids = [shard_id for shard in shards if (shard_id := self._storage.cached_as(shard)) is not None]
+        try:
+            if ids and not self._announcement.is_made:
+                self._storage.make_cache_folder()
+            if ids or self._announcement.is_made:
+                self._announcement.get().tell(ids)
+        except (WidsError, OSError) as error:
+            _log.debug("what is needed next is not announced: %s", error)
