@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo docs docs-screens test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write bench-create bench-shard-size bench-loader bench-cold bench-decode bench-memory bench-size test-cluster test-frameworks test-servers test-interop soak clean
+.PHONY: help demo docs docs-screens test lint types layers unit coverage others bench bench-quick bench-old bench-open bench-remote bench-samplers bench-selection bench-join bench-write bench-create bench-shard-size bench-loader bench-cold bench-decode bench-memory bench-size test-cluster test-frameworks test-servers test-slurm test-interop soak clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -107,7 +107,7 @@ bench-selection: $(READY)  ## 10 million samples in 1,000 shards: sizes, masks, 
 
 test-frameworks: $(READY)  ## what needs heavy packages: Lightning, Accelerate, Trainer; pages and examples that do; installing
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks,servers]'
-	WIDS_FRAMEWORKS=1 $(BIN)/python -m pytest tests/sampling/test_frameworks.py tests/docs tests/examples $(ARGS)
+	WIDS_FRAMEWORKS=1 WIDS_PACKAGES="accelerate av lightning moto s3fs" $(BIN)/python -m pytest tests/sampling/test_frameworks.py tests/docs tests/examples $(ARGS)
 
 CLUSTER := .venv-cluster/bin
 
@@ -118,6 +118,10 @@ CLUSTER := .venv-cluster/bin
 
 test-cluster: .venv-cluster/.ready  ## a Dask cluster describes shards, one of its workers is killed
 	$(CLUSTER)/python -m pytest tests/tools/test_cluster.py $(ARGS)
+
+test-slurm: $(READY)  ## the guide to clusters on a SLURM of four nodes; needs root
+	command -v slurmctld || apt-get install -q -y --no-install-recommends munge slurm-client slurmctld slurmd
+	WIDS_SLURM=1 $(BIN)/python -m pytest tests/docs/test_clusters.py $(ARGS)
 
 test-servers: $(READY)  ## nginx, and S3 as moto serves it
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[servers]'

@@ -64,12 +64,7 @@ def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list
 
 def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     """Draw the cost of one sample against what grows, a panel for each."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "wids"  # equal results give equal files
-    from matplotlib import pyplot as plt
-
+    plt = pyplot()
     figure, panels = plt.subplots(1, len(random_access.SCALES), figsize=(9, 3.4), constrained_layout=True)
     for panel, (what, kinds) in zip(panels, random_access.SCALES.items(), strict=True):
         for side in ("this", "floor", "wids 0.1.11", "webshart", "array_record"):
@@ -79,10 +74,8 @@ def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> N
                 if side in results[kind] and "random" in results[kind][side]
             ]
             if points:
-                style: dict[str, Any] = {"linewidth": 2.5, "color": "#1f77b4"} if side == "this" else {"linewidth": 1}
-                panel.plot(
-                    *zip(*points, strict=True), marker="o", markersize=3, label=side.replace("this", "wids"), **style
-                )
+                label = side.replace("this", "wids")
+                panel.plot(*zip(*points, strict=True), marker="o", markersize=3, label=label, **line(side))
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.set_xlabel({"shards": "shards", "members": "samples in the shard"}[what], fontsize=9)
@@ -92,9 +85,10 @@ def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> N
     figure.savefig(path, metadata={"Date": None})
 
 
-def loader(found: dict[str, dict[str, dict[str, float]]], _: Path) -> list[str]:
+def loader(found: dict[str, dict[str, dict[str, float]]], images: Path) -> list[str]:
     """Samples a second through a DataLoader (`make bench-loader`)."""
     results, by_number = found["kinds"], found["workers"]
+    draw_workers(by_number, images / "workers.svg")
     kinds = {"raw": "raw, 14 kB", "large": "raw, 1 MB", "decoded": "decoded to 224 x 224"}
     sides = list(dict.fromkeys(side for rows in results.values() for side in rows))
     rows = [
@@ -122,6 +116,8 @@ def loader(found: dict[str, dict[str, dict[str, float]]], _: Path) -> list[str]:
         "",
         "Raw samples of 14 kB by the number of workers:",
         "",
+        "![Samples a second against the number of workers](images/workers.svg)",
+        "",
         *table(
             ["workers", *next(iter(by_number.values()))],
             [
@@ -130,6 +126,36 @@ def loader(found: dict[str, dict[str, dict[str, float]]], _: Path) -> list[str]:
             ],
         ),
     ]
+
+
+def draw_workers(by_number: dict[str, dict[str, float]], path: Path) -> None:
+    """Draw samples a second against the number of workers."""
+    plt = pyplot()
+    figure, panel = plt.subplots(figsize=(6, 3), constrained_layout=True)
+    for side, rates in by_number.items():
+        numbers = [int(number) for number in rates]
+        panel.plot(numbers, list(rates.values()), marker="o", label=side.replace("this", "wids"), **line(side))
+    panel.set_xlabel("workers")
+    panel.set_ylabel("samples a second")
+    panel.set_ylim(0)
+    panel.legend()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def pyplot() -> Any:
+    """Return matplotlib's pyplot, which draws equal files from equal results."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "wids"
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+def line(side: str) -> dict[str, Any]:
+    """Return how a side's line is drawn."""
+    return {"linewidth": 2.5, "color": "#1f77b4"} if side == "this" else {"linewidth": 1}
 
 
 def cold(results: dict[str, dict[str, dict[str, list[float]]]], _: Path) -> list[str]:

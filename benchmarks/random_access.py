@@ -4,8 +4,10 @@
     make bench-quick        # this package, its floor and wids 0.1.11; under two minutes
     make bench-size         # the cost of one sample against the number of shards and of their members
 
-The samples are bytes in memory on both sides, and compared before anything is timed. wids 0.1.11 and webshart read the same
+The samples are bytes in memory on all sides, and compared before anything is timed. wids 0.1.11 and webshart read the same
 tars as this package; Hugging Face datasets, ArrayRecord, MosaicML Streaming and LitData read copies in their own formats.
+Bytes are compared with bytes: `dataset.read(i)` with the peers, and `dataset[i]`, which makes streams and adds the key and
+the sample's place, with that of wids 0.1.11, which does the same.
 Each measurement is made by a fresh process, all sides in turn, and the table has medians. The floor is what is left when
 everything but the slices and the dictionary is left out: offsets in a list, one slice of the map per member.
 """
@@ -18,6 +20,7 @@ import io
 import json
 import mmap
 import os
+import pickle
 import random
 import shutil
 import statistics
@@ -60,6 +63,8 @@ EVERY_KIND = {
 FIGURES = ("random", "in order", "batch", "view", "first", "next shard")
 PEERS = ("webshart", "datasets", "array_record", "mosaicml", "litdata", "energon")
 FLOORS = ("floor", "view floor", "copy")
+OURS = ("this", "streams")
+"""`dataset.read(i)` and `dataset[i]`."""
 
 
 def main() -> None:
@@ -69,13 +74,15 @@ def main() -> None:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
         subprocess.run(pip, check=True)
     by_size = "--sizes" in sys.argv
-    sides = [*FLOORS, "this", "wids 0.1.11", *filter(is_there, PEERS)]
+    sides = [*FLOORS, *OURS, "wids 0.1.11", *filter(is_there, PEERS)]
     if by_size:  # the others convert for minutes
-        sides = [side for side in sides if side in {"floor", "this", "wids 0.1.11", "webshart", "array_record"}]
+        sides = [
+            side for side in sides if side in {"floor", "this", "streams", "wids 0.1.11", "webshart", "array_record"}
+        ]
     results: dict[str, dict[str, dict[str, float]]] = {}
     for kind in [kind for kinds in SCALES.values() for kind in kinds.values()] if by_size else KINDS:
         write_shards(kind)
-        results[kind] = measure_all(kind, ["floor", "this"] if kind == "one" else sides)
+        results[kind] = measure_all(kind, ["floor", *OURS] if kind == "one" else sides)
         print_table(kind, results[kind])
     if "--write" in sys.argv:
         (OUT / ("data_size.json" if by_size else "random_access.json")).write_text(json.dumps(results, indent=1))
@@ -117,8 +124,13 @@ def measure_all(kind: str, sides: list[str]) -> dict[str, dict[str, float]]:
     }
 
 
+def like(side: str) -> str:
+    """Return which of this package's sides does the same as a side."""
+    return "streams" if side in {"streams", "wids 0.1.11"} else "this"
+
+
 def print_table(kind: str, rows: dict[str, dict[str, float]]) -> None:
-    """Print one kind's figures, and how many times as fast as each side this package is."""
+    """Print one kind's figures, and how many times as fast as each side the like of it in this package is."""
     shards, count, fields = EVERY_KIND[kind]
     what = " + ".join(f"{size:,} B" for size in fields.values())
     print(
@@ -128,7 +140,7 @@ def print_table(kind: str, rows: dict[str, dict[str, float]]) -> None:
     for side, figures in rows.items():
         cells = []
         for figure in FIGURES:
-            value, ours = figures.get(figure), rows["this"].get(figure)
+            value, ours = figures.get(figure), rows[like(side)].get(figure)
             cells.append(f"{'-':>20}" if value is None or ours is None else f"{value:11.2f} {value / ours:7.1f}x")
         print(f"{side:14}" + "".join(cells), flush=True)
 
@@ -190,11 +202,22 @@ def converted(kind: str, name: str, convert: Callable[[Path], None]) -> Path:
 # Sides: each returns a function from index to {field: bytes}, and one for a batch where there is one
 
 
-def open_this(kind: str) -> tuple[Any, Any]:
-    """This package, undecoded."""
+def open_dataset(kind: str) -> Any:
+    """Return this package's dataset, undecoded."""
     import wids
 
-    dataset = wids.ShardListDataset([(str(path), EVERY_KIND[kind][1]) for path in tars(kind)], transformations=[])
+    return wids.ShardListDataset([(str(path), EVERY_KIND[kind][1]) for path in tars(kind)], transformations=[])
+
+
+def open_this(kind: str) -> tuple[Any, Any]:
+    """This package: the bytes of a sample."""
+    read = open_dataset(kind).read
+    return read, lambda indices: [read(index) for index in indices]
+
+
+def open_streams(kind: str) -> tuple[Any, Any]:
+    """This package: a sample of streams, as a DataLoader asks for it."""
+    dataset = open_dataset(kind)
     return dataset.__getitem__, dataset.__getitems__
 
 
@@ -386,6 +409,7 @@ def open_energon(kind: str) -> tuple[Any, Any]:
 
 OPENERS = {
     "this": open_this,
+    "streams": open_streams,
     "wids 0.1.11": open_old,
     "floor": open_floor,
     "view floor": open_view_floor,
@@ -414,12 +438,12 @@ def measure(side: str, kind: str) -> None:
     found: dict[str, Any] = {}
     if side not in FLOORS:  # which scan with tarfile, and stand for reading only
         found["first"] = 1e3 * (time.perf_counter() - started)
-    if side in {"this", "wids 0.1.11"} and shards > 1:  # which open a shard at its first sample
+    if side in {*OURS, "wids 0.1.11"} and shards > 1:  # which open a shard at its first sample
         others = [shard * count + count // 3 for shard in range(min(shards, 50)) if shard != shards // 2]
         found["next shard"] = statistics.median(timed(single, [index]) for index in others) / 1e3
     draw = random.Random(1)
     digest = hashlib.sha256()
-    for index in draw.sample(range(shards * count), 200):
+    for index in draw.sample(range(shards * count), min(200, shards * count)):
         sample = single(index)
         digest.update(b"".join(content(sample, field) for field in fields) if side != "copy" else b"")
     found["digest"] = digest.hexdigest()
@@ -430,8 +454,9 @@ def measure(side: str, kind: str) -> None:
     for figure, order in orders.items():
         found[figure] = min(timed(single, order) for _ in range(2))
     if batch is not None:
-        batches = [draw.sample(range(shards * count), BATCH) for _ in range(8)]
-        found["batch"] = min(timed(batch, batches) for _ in range(2)) / BATCH
+        batches = [draw.sample(range(shards * count), min(BATCH, shards * count)) for _ in range(8)]
+        pickle.dumps(batch(batches[0]))  # as a worker sends it; malloc gives small blocks back to the system until then
+        found["batch"] = min(timed(batch, batches) for _ in range(2)) / len(batches[0])
     if side == "this":
         view = single.__self__.view
         found["view"] = min(timed(view, orders["random"]) for _ in range(2))

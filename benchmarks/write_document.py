@@ -14,13 +14,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import random_access
-from document_sections import sections
+from document_sections import pyplot, sections
 
 DOCS = random_access.ROOT / "docs"
 README = random_access.ROOT / "README.md"
 README_FIGURES = re.compile(r"(<!-- figures:[^\n]*-->\n).*?(<!-- end of figures -->)", re.DOTALL)
 NAMES = {
-    "this": "wids",
+    "this": "wids, `read(i)`",
+    "streams": "wids, `dataset[i]`",
     "floor": "floor",
     "view floor": "floor of views",
     "copy": "copy of the bytes",
@@ -83,12 +84,14 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
         f"{random_access.ROUNDS} fresh processes, all sides in turn; files are in memory. The samples are bytes on all sides and were compared "
         "before anything was timed. wids 0.1.11 and webshart read the same tars; the others read copies in formats of "
         "their own. Peers: "
-        + ", ".join(describe(side) for side in NAMES if side not in {"this", *random_access.FLOORS})
+        + ", ".join(describe(side) for side in NAMES if side not in {*random_access.OURS, *random_access.FLOORS})
         + ".",
         "",
         (
+            "`read(i)` gives bytes, as the peers do; `dataset[i]` gives streams, the key and the sample's place, as wids 0.1.11's does. "
             "The *floor* is what is left when everything but the slices and the dictionary is left out: offsets in a list, one slice of the map "
-            "per member. Behind each figure stands how many times as much it is as that of wids."
+            "per member. Behind each figure stands how many times as much it is as the like of it in wids: that of `dataset[i]` for wids 0.1.11, "
+            "that of `read(i)` for all others."
         ),
         "",
         "![Cost of one sample at random](images/random_access.svg)",
@@ -101,28 +104,59 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
             "| | " + " | ".join(COLUMNS.values()) + " |",
             "|---|" + "---:|" * len(COLUMNS),
         ]
-        parts += [table_row(side, rows[side], rows["this"]) for side in NAMES if side in rows]
-    parts += [
-        "",
-        "## What bounds them, and what is not reached",
-        "",
-        (
-            "A sample at random is bound by the memory, not by this package: the floor, which does nothing but slice and make a dictionary, is "
-            f"{floor_ratio(results, 'webshart')} times as fast as webshart on the same tars, so that three times its speed cannot be had by "
-            "slicing maps in Python. In order the floor bounds the distance to LitData in the same way "
-            f"({floor_ratio(results, 'litdata', 'in order')} times). A batch of samples is as fast as the samples one by one: each is an object of its "
-            "own, where HF datasets gives columns. Large samples take longer in a batch than alone, because malloc gives the memory of the last batch "
-            "back to the system and gets it anew, page by page; `MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_TOP_PAD_=67108864 make bench` shows the same "
-            "without it. `one` is `many` in a single shard: a hundred shards cost hardly more than one."
-        ),
-    ]
+        parts += [table_row(side, rows[side], rows[random_access.like(side)]) for side in NAMES if side in rows]
+    parts += ["", *compare(results)]
     return "\n".join([*parts, *sections(DOCS / "images")]) + "\n"
 
 
-def floor_ratio(results: dict[str, dict[str, dict[str, float]]], peer: str, figure: str = "random") -> str:
-    """Return how many times as fast as a peer the floor is, over the kinds of data: the least and the most."""
-    ratios = [rows[peer][figure] / rows["floor"][figure] for rows in results.values() if peer in rows]
-    return f"{min(ratios):.1f} to {max(ratios):.1f}"
+def compare(results: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """Return what is asked of the figures, what they are, and what bounds those that are not reached."""
+    peers = [*random_access.PEERS, "wids 0.1.11"]
+    rows: list[tuple[str, list[float], list[float]]] = []
+    against_peers = {kind: sides for kind, sides in results.items() if kind != "one"}
+
+    def ask(what: str, figure: str, ours: str, theirs: list[str], *least: float) -> None:
+        ratios = [
+            min(sides[side][figure] for side in theirs if figure in sides.get(side, {})) / sides[ours][figure]
+            for sides in against_peers.values()
+        ]
+        rows.append((what, ratios, list(least) * (len(ratios) if len(least) == 1 else 1)))
+
+    ask("`read(i)` at random: the best peer's time", "random", "this", peers, 3, 2, 3)
+    ask("the same, of the floor", "random", "floor", peers, 3, 2, 3)
+    ask("`read(i)` in order: LitData's time", "in order", "this", ["litdata"], 1.5)
+    ask("a batch of `read(i)`: the best peer's time", "batch", "this", peers, 2)
+    ask("`__getitems__`: the best peer's time", "batch", "streams", peers, 2)
+    ask("`view(i)` at random: the floor's time", "view", "this", ["view floor"], 0.5)
+    kinds = list(against_peers)
+    lines = [
+        "## What is aimed at, and what bounds it",
+        "",
+        "How many times this package's time the other's is, and in brackets what it should be at least:",
+        "",
+        "| | " + " | ".join(kinds) + " |",
+        "|---|" + "---:|" * len(kinds),
+        *(
+            f"| {what} | "
+            + " | ".join(f"{ratio:.2f} ({least:g})" for ratio, least in zip(ratios, leasts, strict=True))
+            + " |"
+            for what, ratios, leasts in rows
+        ),
+    ]
+    ratio = results["many"]["this"]["random"] / results["one"]["this"]["random"]
+    return [
+        *lines,
+        "",
+        (
+            "A sample at random is bound by the memory: the floor, which does nothing but slice and make a dictionary, is no faster. "
+            "`dataset[i]` costs more than `read(i)`, because it makes a stream of each field, decodes the key and names the sample's place. "
+            "`__getitems__` gives such samples, HF datasets dictionaries of bytes. Each side has pickled one batch before its batches are timed, as "
+            "DataLoader workers do to send it: in a process that never freed a large block, malloc gives the memory of each batch back to the system "
+            "and gets it anew, page by page, which costs img twice the time, on all sides."
+        ),
+        "",
+        f"`one` is `many` in a single shard: a sample of a hundred shards takes {ratio:.2f} times as long (1.5 at most).",
+    ]
 
 
 def table_row(side: str, figures: dict[str, float], ours: dict[str, float]) -> str:
@@ -130,14 +164,18 @@ def table_row(side: str, figures: dict[str, float], ours: dict[str, float]) -> s
     cells = []
     for figure in COLUMNS:
         value = figures.get(figure)
-        ratio = "" if value is None or side == "this" or figure not in ours else f" ({value / ours[figure]:.1f}x)"
+        ratio = (
+            ""
+            if value is None or side in random_access.OURS or figure not in ours
+            else f" ({value / ours[figure]:.1f}x)"
+        )
         cells.append("" if value is None else f"{format_figure(value)}{ratio}")
     return f"| {label(side)} | " + " | ".join(cells) + " |"
 
 
 def label(side: str) -> str:
     """Return a side's name in a table."""
-    return f"**{NAMES[side]}**" if side == "this" else NAMES[side]
+    return f"**{NAMES[side]}**" if side in random_access.OURS else NAMES[side]
 
 
 def format_figure(value: float) -> str:
@@ -163,19 +201,14 @@ def describe(side: str) -> str:
 
 def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     """Draw the cost of one sample at random, a panel for each kind."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "wids"  # equal results give equal files
-    from matplotlib import pyplot as plt
-
+    plt = pyplot()
     # One below the other, so that they can be read on a phone.
     figure, panels = plt.subplots(len(results), 1, figsize=(6, 2.6 * len(results)), constrained_layout=True)
     for panel, (kind, rows) in zip(panels, results.items(), strict=True):
         sides = [side for side in reversed(NAMES) if "random" in rows.get(side, {})]
         values = [rows[side]["random"] for side in sides]
-        colours = ["#1f77b4" if side == "this" else "#999999" for side in sides]
-        bars: Any = panel.barh([NAMES[side] for side in sides], values, color=colours)
+        colours = ["#1f77b4" if side in random_access.OURS else "#999999" for side in sides]
+        bars: Any = panel.barh([NAMES[side].replace("`", "") for side in sides], values, color=colours)
         panel.bar_label(bars, [format_figure(value) for value in values], padding=3)
         panel.set_xscale("log")
         panel.set_xlim(1, max(values) * 6)

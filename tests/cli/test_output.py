@@ -45,6 +45,7 @@ COMMANDS = {
     "update": ["update", "old.json", "--recount"],
     "verify": ["verify", "mixed.json"],
     "verify-json": ["verify", "mixed.json", "--json"],
+    "verify-far": ["verify", "far.json"],
     "repair": ["repair", "mixed.json"],
     "reshard": ["reshard", "train.json", "-o", "new/part-%06d.tar", "--max-samples", "2"],
     "fetch": ["fetch", "train.json", "--cache-dir", "cache"],
@@ -56,10 +57,9 @@ COMMANDS = {
     "export": ["export", "train.json", "--to", "dali", "-o", "idx"],
 }
 WHOLE = {
-    "cache", "create-stdout", "diff", "diff-json", "fetch", "import", "info-json", "info-table", "ls-json", "repair",
-    "verify", "verify-json",
+    "cache", "create-stdout", "diff", "diff-json", "fetch", "info-json", "info-table", "ls-json", "verify-json",
 }  # fmt: skip
-"""Paths, messages and JSON are not cut."""
+"""Paths and JSON are not cut."""
 ELSEWHERE = {"completion"}
 """Its output is shtab's; test_completion.py has shells use it."""
 
@@ -77,6 +77,10 @@ def data(folder: Path, run: Run) -> None:
     )
     (folder / "cut.tar").write_bytes(first.read_bytes()[:3000])
     write_descriptor(folder / "old.json", [{"url": first.name, "nsamples": 9}])
+    far = folder / "in-a-folder" / "far-away.from-here" / "cut-000000.tar"
+    far.parent.mkdir(parents=True)
+    far.write_bytes(first.read_bytes()[:3000])
+    write_descriptor(folder / "far.json", [{"url": str(far.relative_to(folder))}])
     write_descriptor(folder / "mixed.json", [{"url": first.name, "nsamples": 1}, {"url": "cut.tar"}])
     (folder / "tars").mkdir()
     write_tar(folder / "tars" / "0.tar", [("five.cls", b"5")])

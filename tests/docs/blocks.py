@@ -12,7 +12,7 @@ a page for the whole of it, is a mark:
 
 | mark | meaning |
 |---|---|
-| `<!-- needs: lightning -->` | run where `make test-frameworks` has installed these packages |
+| `<!-- needs: lightning -->` | run where `$WIDS_PACKAGES` names these packages: by `make test-frameworks`, or `make test-interop` |
 | `<!-- runs: lightning -->` | a part of a program that a test completes and runs under this name |
 | `<!-- not run: it needs a cluster -->` | not run, for this reason |
 
@@ -60,6 +60,11 @@ class Block:
     def is_run_elsewhere(self) -> bool:
         """Nobody runs it with this page."""
         return bool({"not run", "runs"} & self.marks.keys())
+
+    @property
+    def needs(self) -> set[str]:
+        """Packages that are not everywhere."""
+        return set(self.marks.get("needs", "").split())
 
 
 def read_blocks(markdown: str) -> list[Block]:

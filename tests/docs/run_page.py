@@ -15,8 +15,8 @@ from pathlib import Path
 from tests.docs.blocks import PageError, fits, read_blocks, split_console
 
 
-def run_page(page: Path, *, with_frameworks: bool) -> None:
-    """Run all blocks that are not marked for elsewhere.
+def run_page(page: Path, packages: set[str]) -> None:
+    """Run all blocks that are not marked for elsewhere, nor need other packages than these.
 
     Raises:
         PageError: Something else came out than the page shows, or a command failed of which it shows no output.
@@ -26,7 +26,7 @@ def run_page(page: Path, *, with_frameworks: bool) -> None:
     printed = None
     for block in read_blocks(page.read_text(encoding="utf-8")):
         where = f"{page.name}, line {block.line}"
-        if block.is_run_elsewhere or ("needs" in block.marks and not with_frameworks):
+        if block.is_run_elsewhere or not block.needs <= packages:
             printed = None
         elif block.title is not None:
             Path(block.title).parent.mkdir(parents=True, exist_ok=True)
@@ -75,4 +75,4 @@ def capture(code: types.CodeType, names: dict[str, object]) -> str:
 
 
 if __name__ == "__main__":
-    run_page(Path(sys.argv[1]), with_frameworks=bool(os.environ.get("WIDS_FRAMEWORKS")))
+    run_page(Path(sys.argv[1]), set(os.environ.get("WIDS_PACKAGES", "").split()))

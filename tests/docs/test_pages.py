@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import read_blocks
+from tests.interop.run import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 pytestmark = [
     pytest.mark.skipif(not PAGES[0].exists(), reason="an installed package has no pages"),
-    pytest.mark.timeout(600 if os.environ.get("WIDS_FRAMEWORKS") else 180),
+    pytest.mark.timeout(600 if os.environ.get("WIDS_PACKAGES") else 180),
 ]
 
 
@@ -100,16 +102,27 @@ def test_a_page_that_shows_something_else_fails(tmp_path: Path, old: str, new: s
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("frameworks", ["", "1"], ids=["make test", "make test-frameworks"])
+@pytest.mark.parametrize(("packages", "status"), [("", 0), ("grain", 0), ("lightning grain av", 3)])
 @pytest.mark.parametrize("place", ["# A page", "```python\n"], ids=["page", "block"])
 def test_what_needs_heavy_packages_runs_where_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frameworks: str, place: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: str, status: int, place: str
 ) -> None:
-    monkeypatch.setenv("WIDS_FRAMEWORKS", frameworks)
-    page = "# A page\n\n```python\nraise SystemExit(3)\n```\n".replace(place, f"<!-- needs: lightning -->\n{place}")
+    monkeypatch.setenv("WIDS_PACKAGES", packages)
+    page = "# A page\n\n```python\nraise SystemExit(3)\n```\n".replace(place, f"<!-- needs: av lightning -->\n{place}")
     (tmp_path / "page.md").write_text(page)
 
-    assert run(tmp_path / "page.md", tmp_path / "empty").returncode == (3 if frameworks else 0)
+    assert run(tmp_path / "page.md", tmp_path / "empty").returncode == status
+
+
+def test_all_packages_that_pages_need_are_somewhere() -> None:
+    together = re.search(r'WIDS_PACKAGES="([^"]*)"', (ROOT / "Makefile").read_text())
+    assert together is not None
+    places = [set(together[1].split()), *({name} for name in PACKAGES)]
+
+    needs = [block.needs for page in PAGES for block in read_blocks(page.read_text()) if block.needs]
+
+    assert [names for names in needs if not any(names <= place for place in places)] == []
+    assert needs
 
 
 def test_a_good_page_passes(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.other_pythons import make_environment, packages, say  # noqa: E402 - a script has no package above it
+from tests.docs.blocks import read_blocks  # noqa: E402 - a script has no package above it
+from tests.other_pythons import make_environment, packages, say  # noqa: E402 - as above
 
 PACKAGES = {
     "plain": [],
@@ -53,8 +54,17 @@ def main(names: list[str]) -> None:
             alone=sorted(ALONE.intersection(PACKAGES[name])),
         )
         options = ["-q", "-p", "no:cacheprovider", "--no-header", "--timeout", "300"]
-        command = [str(python), "-m", "pytest", *options, f"tests/interop/test_{name}.py"]
-        subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "WIDS_INTEROP": "1"})
+        command = [str(python), "-m", "pytest", *options, f"tests/interop/test_{name}.py", *pages_that_need(name)]
+        subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "WIDS_INTEROP": "1", "WIDS_PACKAGES": name})
+
+
+def pages_that_need(name: str) -> list[str]:
+    """Return the tests of documentation pages with blocks that need a package."""
+    return [
+        f"tests/docs/test_pages.py::test_a_page_does_what_it_shows[{page.relative_to(ROOT)}]"
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if any(name in block.needs for block in read_blocks(page.read_text(encoding="utf-8")))
+    ]
 
 
 if __name__ == "__main__":

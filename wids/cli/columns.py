@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_cache_dir, add_command, add_workers
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold
 
 if TYPE_CHECKING:
     import argparse
@@ -58,4 +58,4 @@ def run(options: argparse.Namespace) -> None:
         )
     for name, column in columns.items():
         missing = len(column.missing_rows())
-        print(printable(f"{name}: {column.kind}, {len(column)} samples, {missing} of them without a value"))
+        print(fold(f"{name}: {column.kind}, {len(column)} samples, {missing} of them without a value"))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from wids.cli.arguments import add_command, add_workers
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold
 from wids.errors import redact
 
 
@@ -76,6 +76,6 @@ def run(options: argparse.Namespace) -> None:
         sys.stdout.buffer.write(encode_json(content, "-"))
         return
     total = sum(entry["nsamples"] for entry in content["shardlist"])
-    print(printable(f"{options.output}: {total} samples in {len(content['shardlist'])} shards"))
+    print(fold(f"{options.output}: {total} samples in {len(content['shardlist'])} shards"))
     if options.base is not None and "index" in content:
-        print(printable(f"{content['index']}: readers look for it under {redact(options.base)}; put it there"))
+        print(fold(f"{content['index']}: readers look for it under {redact(options.base)}; put it there"))

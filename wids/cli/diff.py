@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from wids.cli.arguments import add_command
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold, printable
 
 if TYPE_CHECKING:
     import argparse
@@ -55,7 +55,7 @@ def _print(found: Difference) -> None:
             print(f"shard  {what:8} {printable(name)}")
     for name, facts in found.changed.items():
         shown = ", ".join(f"{fact} {old} -> {new}" for fact, (old, new) in facts.items())
-        print(f"shard  changed  {printable(name)}: {shown}")
+        print(f"shard  changed  {fold(f'{name}: {shown}', 16)}")
     if found.reordered:
         print("shards come in another order")
     for what, samples in _samples(found).items():
@@ -64,9 +64,11 @@ def _print(found: Difference) -> None:
         if samples.count > len(samples.examples):
             print(f"sample {what:8} and {samples.count - len(samples.examples)} more")
     print(
-        f"{len(found.added)} shards added, {len(found.removed)} removed, {len(found.changed)} changed; "
-        f"{found.samples_added.count} samples added, {found.samples_removed.count} removed, "
-        f"{found.samples_moved.count} moved to another shard"
+        fold(
+            f"{len(found.added)} shards added, {len(found.removed)} removed, {len(found.changed)} changed; "
+            f"{found.samples_added.count} samples added, {found.samples_removed.count} removed, "
+            f"{found.samples_moved.count} moved to another shard"
+        )
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_command, add_workers
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold
 
 if TYPE_CHECKING:
     import argparse
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
         Path(options.output) if options.output else _shared_folder([one for some in splits.values() for one in some])
     )
     with workers(options.workers) as executor:
-        print(printable(_export(options.to, splits, folder, storage, executor)))
+        print(fold(_export(options.to, splits, folder, storage, executor)))
 
 
 def _export(

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_cache_dir, add_command
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold, printable
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         results = list(tqdm(fetched, "fetching", len(chosen), unit="shard", disable=None))
     errors = [result for result in results if isinstance(result, Exception)]
     for error in errors:
-        print(printable(f"failed: {error}"))
+        print(fold(f"failed: {error}"))
     sizes = [result for result in results if isinstance(result, int)]
     cached, in_place = storage.count_ready(chosen)
     print(
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         )
     )
     if cached + in_place + len(errors) < len(chosen):
-        print("the cache does not hold the rest; give a larger --cache-size, and the same to the training")
+        print(fold("the cache does not hold the rest; give a larger --cache-size, and the same to the training"))
     return int(bool(errors))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_command, add_workers
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold
 
 if TYPE_CHECKING:
     import argparse
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         )
     shards = found.content["shardlist"]
     print(
-        printable(
+        fold(
             f"{options.output}: {sum(shard['nsamples'] for shard in shards)} samples in {len(shards)} shards; the folder is "
             f"{_NAMES[found.kind]}, {_describe_counts(found)}"
         )

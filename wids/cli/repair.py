@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_cache_dir, add_command, add_data_set, add_workers
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         repairs = repair(shards, executor=executor, progress=True, storage=storage)
     for done in repairs:
         for error in done.errors:
-            print(printable(f"{done.shard}: {done.outcome}: {error.message}"))
+            print(fold(f"{done.shard}: {done.outcome}: {error.message.removeprefix('damaged: ')}"))
     counts = Counter(done.outcome for done in repairs)
-    print(printable(f"{options.file}: " + ", ".join(f"{counts[outcome]} {outcome}" for outcome in sorted(counts))))
+    print(fold(f"{options.file}: " + ", ".join(f"{counts[outcome]} {outcome}" for outcome in sorted(counts))))
     return int(counts["damaged"] > 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_command, add_workers
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold
 
 if TYPE_CHECKING:
     import argparse
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
             progress=True,
         )
     there = f", of which {made.num_resumed} were there" if made.num_resumed else ""
-    print(printable(f"{options.output}: {made.num_samples} samples in {made.num_shards} shards{there}"))
+    print(fold(f"{options.output}: {made.num_samples} samples in {made.num_shards} shards{there}"))
 
 
 def _read_range(text: str) -> range:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_cache_dir, add_command
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold
 
 if TYPE_CHECKING:
     import argparse
@@ -40,4 +40,4 @@ def run(options: argparse.Namespace) -> None:
 
     dataset = ShardListDataset(options.file, transformations=None, cache_dir=options.cache_dir)
     content = write_selection(dataset, dataset.matches(options.where), options.output)
-    print(printable(f"{options.output}: {content['rows']['count']} of {len(dataset)} samples"))
+    print(fold(f"{options.output}: {content['rows']['count']} of {len(dataset)} samples"))

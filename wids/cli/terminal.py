@@ -86,6 +86,25 @@ def shorten(text: str, width: int) -> str:
     return f"{kept}…"
 
 
+def fold(text: str, indent: int = 4) -> str:
+    """Return a sentence as printable lines that fit behind so many columns of the terminal; one line where there is none.
+
+    A word that is longer than a line, a path for one, is left whole.
+    """
+    text = printable(text)
+    width = terminal_width()
+    if width is None:
+        return text
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and columns_of(longer) > width - indent:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return f"\n{' ' * indent}".join(lines)
+
+
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
     """Print rows under titles: aligned within a terminal's width, else with tabs between whole values.
 

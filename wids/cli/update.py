@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from wids.cli.arguments import add_command, add_workers
-from wids.cli.terminal import printable
+from wids.cli.terminal import fold
 from wids.descriptor import load_descriptor
 from wids.errors import DescriptorError, redact
 from wids.storage import Storage
@@ -106,8 +106,8 @@ def _recount(content: dict[str, Any], path: Path, storage: Storage, executor: Ex
     own = load_descriptor({**content, "datasets": []}, fetch=storage.read, base=base)
     pack = None if own.index is None else Path(own.index)
     if own.index is not None and "://" in own.index:
-        print(printable(f"{redact(own.index)}: not written anew; make it with: widsindex create --index"))
+        print(fold(f"{redact(own.index)}: not written anew; make it with: widsindex create --index"))
         pack = None
     changes = recount(content["shardlist"], own.shards, storage, pack=pack, executor=executor, progress=True)
     for url, old, new in changes:
-        print(printable(f"{redact(url)}: {old} -> {new} samples"))
+        print(fold(f"{redact(url)}: {old} -> {new} samples"))

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from wids.cli.arguments import add_command, add_data_set, add_workers
-from wids.cli.terminal import paint, printable
+from wids.cli.terminal import columns_of, fold, paint, printable, terminal_width
 
 if TYPE_CHECKING:
     import argparse
 
     from wids.tools.findings import Finding
     from wids.tools.verify import Verification
+
+_COLUMNS_BEFORE_SHARD = 8 + 1 + 17 + 1
+_LEAST_COLUMNS = 30
+"""That a message takes beside the rest; with fewer it goes below."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -54,19 +58,24 @@ def run(options: argparse.Namespace) -> int:
     else:
         print_findings(found.findings)
         print(
-            f"{printable(options.file)}: {found.num_samples} samples in {found.num_shards} shards, "
-            f"{found.count('error')} errors, {found.count('warning')} warnings"
+            fold(
+                f"{options.file}: {found.num_samples} samples in {found.num_shards} shards, "
+                f"{found.count('error')} errors, {found.count('warning')} warnings"
+            )
         )
     return int(bool(found.count("error") or (options.strict and found.findings)))
 
 
 def print_findings(findings: list[Finding]) -> None:
-    """Print one line for each, in columns."""
+    """Print each in columns; what is wrong comes below where a terminal has no room for it beside the rest."""
     shards = [printable(finding.shard) for finding in findings]
-    width = max(map(len, shards), default=0)
+    width = max(map(columns_of, shards), default=0)
+    beside = _COLUMNS_BEFORE_SHARD + width + 2
+    is_narrow = (terminal_width() or beside + _LEAST_COLUMNS) < beside + _LEAST_COLUMNS
     for finding, shard in zip(findings, shards, strict=True):
         severity = paint(f"{finding.severity:8}", "red" if finding.severity == "error" else "yellow")
-        print(f"{severity} {finding.kind:17} {shard:{width}}  {printable(finding.message)}")
+        below = "\n    " if is_narrow else " " * (width - columns_of(shard) + 2)
+        print(f"{severity} {finding.kind:17} {shard}{below}{fold(finding.message, 4 if is_narrow else beside)}")
 
 
 def _to_json(file: str, found: Verification) -> dict[str, Any]:

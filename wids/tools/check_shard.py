@@ -46,8 +46,8 @@ class ShardReport:
         return [finding for finding in self.findings if finding.severity == "error"]
 
     def add(self, kind: str, message: str, count: int = 1) -> None:
-        """Take note of a finding."""
-        self.findings.append(Finding(kind, self.name, message, count))
+        """Take note of a finding, which names the shard itself."""
+        self.findings.append(Finding(kind, self.name, message.removeprefix(f"{self.name}: "), count))
 
 
 class ShardChecker:
