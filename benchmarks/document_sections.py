@@ -11,6 +11,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+NAMES = {
+    "this": "wids, `read(i)`",
+    "streams": "wids, `dataset[i]`",
+    "floor": "floor",
+    "view floor": "floor of views",
+    "copy": "copy of the bytes",
+    "wids 0.1.11": "wids 0.1.11",
+    "webshart": "webshart",
+    "datasets": "HF datasets (Arrow)",
+    "array_record": "ArrayRecord",
+    "mosaicml": "MosaicML MDS",
+    "litdata": "LitData",
+    "energon": "Megatron-Energon",
+}
+
 
 def sections(images: Path) -> list[str]:
     """Return the lines of all sections that there are figures for; draw what they show into a folder."""
@@ -27,6 +42,16 @@ def sections(images: Path) -> list[str]:
         if found.exists():
             lines += ["", *make(json.loads(found.read_text()), images)]
     return lines
+
+
+def label(side: str) -> str:
+    """Return a side's name in a table."""
+    return f"**{NAMES[side]}**" if side in random_access.OURS else NAMES[side]
+
+
+def plain(side: str) -> str:
+    """Return a side's name in a plot."""
+    return NAMES[side].replace("`", "")
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -49,10 +74,10 @@ def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list
         "![Cost of one sample against the number of shards and of samples in a shard](images/data_size.svg)",
     ]
     for what, kinds in random_access.SCALES.items():
-        sides = list(results[next(iter(kinds.values()))])
+        sides = [side for side in NAMES if side in results[next(iter(kinds.values()))]]
         rows = [
             [
-                side,
+                label(side),
                 *(f"{results[kind][side]['random']:.3g}" if side in results[kind] else "" for kind in kinds.values()),
             ]
             for side in sides
@@ -74,8 +99,7 @@ def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> N
                 if side in results[kind] and "random" in results[kind][side]
             ]
             if points:
-                label = side.replace("this", "wids")
-                panel.plot(*zip(*points, strict=True), marker="o", markersize=3, label=label, **line(side))
+                panel.plot(*zip(*points, strict=True), marker="o", markersize=3, label=plain(side), **line(side))
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.set_xlabel({"shards": "shards", "members": "samples in the shard"}[what], fontsize=9)

@@ -14,25 +14,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import random_access
-from document_sections import pyplot, sections
+from document_sections import NAMES, label, plain, pyplot, sections
 
 DOCS = random_access.ROOT / "docs"
 README = random_access.ROOT / "README.md"
 README_FIGURES = re.compile(r"(<!-- figures:[^\n]*-->\n).*?(<!-- end of figures -->)", re.DOTALL)
-NAMES = {
-    "this": "wids, `read(i)`",
-    "streams": "wids, `dataset[i]`",
-    "floor": "floor",
-    "view floor": "floor of views",
-    "copy": "copy of the bytes",
-    "wids 0.1.11": "wids 0.1.11",
-    "webshart": "webshart",
-    "datasets": "HF datasets (Arrow)",
-    "array_record": "ArrayRecord",
-    "mosaicml": "MosaicML MDS",
-    "litdata": "LitData",
-    "energon": "Megatron-Energon",
-}
 PACKAGES = {"mosaicml": "mosaicml-streaming", "energon": "megatron-energon"}
 COLUMNS = {
     "random": "one at random, µs",
@@ -59,8 +45,8 @@ def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
     """Return README's figures: one sample at random, µs, all kinds side by side."""
     lines = [
         (
-            "One sample at random, as bytes, from memory, in µs. The floor is the slices alone, made by hand. How it was measured, and "
-            "the other figures: [docs/benchmarks.md](docs/benchmarks.md)."
+            "One sample at random, from memory, in µs. `read(i)` gives bytes, as the peers do; `dataset[i]` streams, the key and the place, as wids "
+            "0.1.11 does. The floor is the slices alone, made by hand. How it was measured, and the other figures: [docs/benchmarks.md](docs/benchmarks.md)."
         ),
         "",
         "| | " + " | ".join(describe_kind(kind) for kind in results) + " |",
@@ -79,7 +65,7 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
     parts = [
         "# Figures",
         "",
-        "Written by `make bench`; every figure on this page comes from one run of it, on "
+        "Written by `make bench`; the figures beside peers come from one run of it, the others from the command that their section names, on "
         f"{os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}. Each is the median of "
         f"{random_access.ROUNDS} fresh processes, all sides in turn; files are in memory. The samples are bytes on all sides and were compared "
         "before anything was timed. wids 0.1.11 and webshart read the same tars; the others read copies in formats of "
@@ -173,11 +159,6 @@ def table_row(side: str, figures: dict[str, float], ours: dict[str, float]) -> s
     return f"| {label(side)} | " + " | ".join(cells) + " |"
 
 
-def label(side: str) -> str:
-    """Return a side's name in a table."""
-    return f"**{NAMES[side]}**" if side in random_access.OURS else NAMES[side]
-
-
 def format_figure(value: float) -> str:
     """Return a figure with three digits, or without decimals."""
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
@@ -208,7 +189,7 @@ def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
         sides = [side for side in reversed(NAMES) if "random" in rows.get(side, {})]
         values = [rows[side]["random"] for side in sides]
         colours = ["#1f77b4" if side in random_access.OURS else "#999999" for side in sides]
-        bars: Any = panel.barh([NAMES[side].replace("`", "") for side in sides], values, color=colours)
+        bars: Any = panel.barh([plain(side) for side in sides], values, color=colours)
         panel.bar_label(bars, [format_figure(value) for value in values], padding=3)
         panel.set_xscale("log")
         panel.set_xlim(1, max(values) * 6)

@@ -120,7 +120,7 @@ def test_every_node_brings_the_shards(
     assert "s3://bucket/" in command
     assert "/local/wids" in command
     with web_server() as server:
-        entries = []
+        entries: list[dict[str, Any]] = []
         for url, count in write_shards(tmp_path, [3, 2]):
             server.objects[Path(url).name] = Path(url).read_bytes()
             entries.append({"url": Path(url).name, "nsamples": count})
