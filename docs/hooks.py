@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from html import escape as escape_html
 from typing import TYPE_CHECKING, Any
 
 from mkdocs.exceptions import PluginError
@@ -23,6 +24,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         if place in markdown:
             markdown = markdown.replace(place, describe())
     return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Keep options whole: a browser would end a line between `--` and their name."""
+    return re.sub(
+        r"<code>[^<]*</code>", lambda code: re.sub(OPTION, r'<span class="option">\g<0></span>', code[0]), html
+    )
 
 
 def on_post_page(output: str, **_: Any) -> None:
@@ -67,12 +75,21 @@ def describe_commands(parser: argparse.ArgumentParser, heading: str) -> Iterator
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():
                 yield f"\n{heading} {command.prog}\n\n{escape(command.description or '')}\n"
-                yield f"```text\n{command.format_usage().removeprefix('usage: ').strip()}\n```\n"
+                usage = " ".join(command.format_usage().removeprefix("usage: ").split())
+                yield f"```text\n{usage}\n```\n"
                 yield from describe_arguments(command)
                 yield from describe_commands(command, f"{heading}#")
-                if command.epilog:
-                    _, *examples = command.epilog.splitlines()
-                    yield "```console\n" + "".join(f"$ {line.strip()}\n" for line in examples) + "```\n"
+                yield from describe_epilog(command.epilog or "")
+
+
+def describe_epilog(epilog: str) -> Iterator[str]:
+    """Yield the examples at the end of a help, and before them what else stands there."""
+    more, _, examples = epilog.partition("examples:\n")
+    if more:
+        yield f"```text\n{more.strip()}\n```\n"
+    if examples:
+        commands = "".join(f"$ {line.strip()}\n" for line in examples.splitlines())
+        yield f"```console\n{commands}```\n"
 
 
 def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
@@ -95,8 +112,10 @@ def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
 
 def escape(text: str) -> str:
     """Return text that Markdown shows as it is, in a table too."""
-    return "".join(f"\\{character}" if character in r"\`*_{}[]<>|$" else character for character in text)
+    return re.sub(r"[\\`*_{}\[\]|]", r"\\\g<0>", escape_html(text, quote=False))
 
+
+OPTION = r"(?<![\w-])--[a-z][\w-]*"
 
 PLACES = {
     "<!-- commands -->": describe_program,
