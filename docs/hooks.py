@@ -29,22 +29,29 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Keep options whole: a browser would end a line between `--` and their name."""
     return re.sub(
-        r"<code>[^<]*</code>", lambda code: re.sub(OPTION, r'<span class="option">\g<0></span>', code[0]), html
+        r"<code>[^<]*</code>",
+        lambda code: re.sub(OPTION, r'<span class="option">\g<0></span>', code[0]),
+        html,
     )
 
 
 def on_post_page(output: str, **_: Any) -> None:
     """Stop where a page would have a reader's browser fetch something from elsewhere."""
     fetched = re.search(
-        r"""<(?:script|img|iframe|link(?=[^>]*stylesheet))\b[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*>""", output
+        r"""<(?:script|img|iframe|link(?=[^>]*stylesheet))\b[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*>""",
+        output,
     )
     if fetched is not None:
-        raise PluginError(f"{fetched[0]}: a page fetches nothing from other sites; put the file into docs/")
+        raise PluginError(
+            f"{fetched[0]}: a page fetches nothing from other sites; put the file into docs/"
+        )
 
 
 def describe_findings() -> str:
     """Return a table of what `widsindex verify` can find."""
-    rows = (f"| `{kind}` | {severity} | {meaning} |" for kind, (severity, meaning) in KINDS.items())
+    rows = (
+        f"| `{kind}` | {severity} | {meaning} |" for kind, (severity, meaning) in KINDS.items()
+    )
     return "\n".join(["| finding | | meaning |", "|---|---|---|", *rows])
 
 
@@ -53,9 +60,13 @@ def describe_decoders() -> str:
     extensions: dict[Any, list[str]] = {}
     for extension, decoder in (PLAIN | WITH_PICKLE).items():
         extensions.setdefault(decoder, []).append(f"`.{extension}`")
-    rows = [f"| {' '.join(names)} | {summarize(decoder)} |" for decoder, names in extensions.items()]
+    rows = [
+        f"| {' '.join(names)} | {summarize(decoder)} |" for decoder, names in extensions.items()
+    ]
     images = " ".join(f"`.{extension}`" for extension in sorted(EXTENSIONS))
-    return "\n".join(["| field | value |", "|---|---|", f"| {images} | an image, as below |", *rows])
+    return "\n".join(
+        ["| field | value |", "|---|---|", f"| {images} | an image, as below |", *rows]
+    )
 
 
 def summarize(decoder: Any) -> str:
@@ -101,7 +112,9 @@ def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
             continue
         names = ", ".join(f"`{name}`{{ .option }}" for name in action.option_strings)
         takes_value = action.nargs != 0
-        value = action.metavar or (action.dest.upper() if action.option_strings else action.dest)
+        value = action.metavar or (
+            action.dest.upper() if action.option_strings else action.dest
+        )
         if action.choices is not None and action.metavar is None:
             value = "{" + ",".join(map(str, action.choices)) + "}"
         name = " ".join(filter(None, (names, f"`{value}`" if takes_value else "")))
