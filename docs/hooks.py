@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from html import escape as escape_html
 from typing import TYPE_CHECKING, Any
 
 from mkdocs.exceptions import PluginError
@@ -25,18 +26,32 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return markdown
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Keep options whole: a browser would end a line between `--` and their name."""
+    return re.sub(
+        r"<code>[^<]*</code>",
+        lambda code: re.sub(OPTION, r'<span class="option">\g<0></span>', code[0]),
+        html,
+    )
+
+
 def on_post_page(output: str, **_: Any) -> None:
     """Stop where a page would have a reader's browser fetch something from elsewhere."""
     fetched = re.search(
-        r"""<(?:script|img|iframe|link(?=[^>]*stylesheet))\b[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*>""", output
+        r"""<(?:script|img|iframe|link(?=[^>]*stylesheet))\b[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*>""",
+        output,
     )
     if fetched is not None:
-        raise PluginError(f"{fetched[0]}: a page fetches nothing from other sites; put the file into docs/")
+        raise PluginError(
+            f"{fetched[0]}: a page fetches nothing from other sites; put the file into docs/"
+        )
 
 
 def describe_findings() -> str:
     """Return a table of what `widsindex verify` can find."""
-    rows = (f"| `{kind}` | {severity} | {meaning} |" for kind, (severity, meaning) in KINDS.items())
+    rows = (
+        f"| `{kind}` | {severity} | {meaning} |" for kind, (severity, meaning) in KINDS.items()
+    )
     return "\n".join(["| finding | | meaning |", "|---|---|---|", *rows])
 
 
@@ -45,9 +60,13 @@ def describe_decoders() -> str:
     extensions: dict[Any, list[str]] = {}
     for extension, decoder in (PLAIN | WITH_PICKLE).items():
         extensions.setdefault(decoder, []).append(f"`.{extension}`")
-    rows = [f"| {' '.join(names)} | {summarize(decoder)} |" for decoder, names in extensions.items()]
+    rows = [
+        f"| {' '.join(names)} | {summarize(decoder)} |" for decoder, names in extensions.items()
+    ]
     images = " ".join(f"`.{extension}`" for extension in sorted(EXTENSIONS))
-    return "\n".join(["| field | value |", "|---|---|", f"| {images} | an image, as below |", *rows])
+    return "\n".join(
+        ["| field | value |", "|---|---|", f"| {images} | an image, as below |", *rows]
+    )
 
 
 def summarize(decoder: Any) -> str:
@@ -67,12 +86,21 @@ def describe_commands(parser: argparse.ArgumentParser, heading: str) -> Iterator
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():
                 yield f"\n{heading} {command.prog}\n\n{escape(command.description or '')}\n"
-                yield f"```text\n{command.format_usage().removeprefix('usage: ').strip()}\n```\n"
+                usage = " ".join(command.format_usage().removeprefix("usage: ").split())
+                yield f"```text\n{usage}\n```\n"
                 yield from describe_arguments(command)
                 yield from describe_commands(command, f"{heading}#")
-                if command.epilog:
-                    _, *examples = command.epilog.splitlines()
-                    yield "```console\n" + "".join(f"$ {line.strip()}\n" for line in examples) + "```\n"
+                yield from describe_epilog(command.epilog or "")
+
+
+def describe_epilog(epilog: str) -> Iterator[str]:
+    """Yield the examples at the end of a help, and before them what else stands there."""
+    more, _, examples = epilog.partition("examples:\n")
+    if more:
+        yield f"```text\n{more.strip()}\n```\n"
+    if examples:
+        commands = "".join(f"$ {line.strip()}\n" for line in examples.splitlines())
+        yield f"```console\n{commands}```\n"
 
 
 def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
@@ -84,7 +112,9 @@ def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
             continue
         names = ", ".join(f"`{name}`{{ .option }}" for name in action.option_strings)
         takes_value = action.nargs != 0
-        value = action.metavar or (action.dest.upper() if action.option_strings else action.dest)
+        value = action.metavar or (
+            action.dest.upper() if action.option_strings else action.dest
+        )
         if action.choices is not None and action.metavar is None:
             value = "{" + ",".join(map(str, action.choices)) + "}"
         name = " ".join(filter(None, (names, f"`{value}`" if takes_value else "")))
@@ -95,8 +125,10 @@ def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
 
 def escape(text: str) -> str:
     """Return text that Markdown shows as it is, in a table too."""
-    return "".join(f"\\{character}" if character in r"\`*_{}[]<>|$" else character for character in text)
+    return re.sub(r"[\\`*_{}\[\]|]", r"\\\g<0>", escape_html(text, quote=False))
 
+
+OPTION = r"(?<![\w-])--[a-z][\w-]*"
 
 PLACES = {
     "<!-- commands -->": describe_program,

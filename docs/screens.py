@@ -33,14 +33,20 @@ class Quiet(SimpleHTTPRequestHandler):
 
 def main() -> None:
     """Take all pictures."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    browser = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if browser is None:
         sys.exit("no Chromium is installed: apt-get install chromium")
     OUT.mkdir(exist_ok=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=SITE))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
-    for page in sys.argv[1:] or sorted(str(path.relative_to(SITE)) for path in SITE.rglob("*.html")):
+    for page in sys.argv[1:] or sorted(
+        str(path.relative_to(SITE)) for path in SITE.rglob("*.html")
+    ):
         for width, height in WIDTHS.items():
             for scheme, number in SCHEMES.items():
                 take(browser, f"{address}/{page}", width, height, scheme, number)
@@ -49,14 +55,26 @@ def main() -> None:
 def take(browser: str, url: str, width: int, height: int, scheme: str, number: int) -> None:
     """Take one picture; a window is no narrower than 500 pixels, so the page is in a frame of its width."""
     with tempfile.NamedTemporaryFile("w", suffix=".html") as frame:
-        frame.write(f'<body style="margin:0"><iframe src="{url}" style="border:0;width:{width}px;height:{height}px">')
+        frame.write(
+            f'<body style="margin:0"><iframe src="{url}" style="border:0;width:{width}px;height:{height}px">'
+        )
         frame.flush()
         name = "-".join(url.removesuffix(".html").split("/")[3:])
         picture = OUT / f"{name}-{width}-{scheme}.png"
-        options = [f"--blink-settings=preferredColorScheme={number}", "--virtual-time-budget=3000"]
+        options = [
+            f"--blink-settings=preferredColorScheme={number}",
+            "--virtual-time-budget=3000",
+        ]
         size = f"--window-size={max(width, 500)},{height}"
         subprocess.run(
-            [browser, *FLAGS, *options, size, f"--screenshot={picture}", Path(frame.name).as_uri()],
+            [
+                browser,
+                *FLAGS,
+                *options,
+                size,
+                f"--screenshot={picture}",
+                Path(frame.name).as_uri(),
+            ],
             check=True,
             capture_output=True,
         )
