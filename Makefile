@@ -10,6 +10,7 @@ help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' Makefile
 
 $(READY): pyproject.toml constraints.txt
+	test ! -L $(VENV)  # what it is a link to is somebody else's
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

@@ -90,7 +90,7 @@ def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list
 def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     """Draw the cost of one sample against what grows, a panel for each."""
     plt = pyplot()
-    figure, panels = plt.subplots(1, len(random_access.SCALES), figsize=(9, 3.4), constrained_layout=True)
+    figure, panels = plt.subplots(len(random_access.SCALES), 1, figsize=(6, 6), constrained_layout=True)
     for panel, (what, kinds) in zip(panels, random_access.SCALES.items(), strict=True):
         for side in ("this", "floor", "wids 0.1.11", "webshart", "array_record"):
             points = [

@@ -194,7 +194,7 @@ def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
         bars: Any = panel.barh([plain(side) for side in sides], values, color=colours)
         panel.bar_label(bars, [format_figure(value) for value in values], padding=3)
         panel.set_xscale("log")
-        panel.set_xlim(1, max(values) * 6)
+        panel.set_xlim(min(values) / 2, max(values) * 6)
         panel.set_title(describe_kind(kind))
     panels[-1].set_xlabel("µs for one sample at random")
     figure.savefig(path, metadata={"Date": None})
