@@ -153,7 +153,7 @@ def test_a_repository_opens_by_its_url_and_split(slash: str) -> None:
         "hf://datasets/org/name/data/train-00001-of-00002.tar",
     ]
     assert len(texts(dataset)) == 5
-    with pytest.raises(DescriptorError, match=r"has the splits train \(2 shards\), test \(1 shards\)"):
+    with pytest.raises(DescriptorError, match=r"has the splits train \(2 shards\), test \(1 shard\)"):
         wids.ShardListDataset("hf://datasets/org/name")
 
 

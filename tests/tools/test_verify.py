@@ -379,7 +379,7 @@ def test_the_command_says_it_in_a_table_and_in_json(tmp_path: Path) -> None:
         ["error", "size"],
         ["error", "duplicate-field"],
     ]
-    assert lines[3] == "all.json: 2 samples in 2 shards, 2 errors, 1 warnings"
+    assert lines[3] == "all.json: 2 samples in 2 shards, 2 errors, 1 warning"
     assert r"README\x1b[2J" in table.stdout
     assert json.returncode == 1
     content = orjson.loads(json.stdout)

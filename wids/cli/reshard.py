@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import fold
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -76,8 +77,10 @@ def run(options: argparse.Namespace) -> None:
             executor=executor,
             progress=True,
         )
-    there = f", of which {made.num_resumed} were there" if made.num_resumed else ""
-    print(fold(f"{options.output}: {made.num_samples} samples in {made.num_shards} shards{there}"))
+    there = f", of which {counted(made.num_resumed, 'was', 'were')} there" if made.num_resumed else ""
+    print(
+        fold(f"{options.output}: {counted(made.num_samples, 'sample')} in {counted(made.num_shards, 'shard')}{there}")
+    )
 
 
 def _read_range(text: str) -> range:

@@ -17,6 +17,7 @@ from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError
 from wids.tools.sizes import Sizes
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -168,7 +169,7 @@ class Contents:
             if wanted < first + self._count(shard):
                 return self._row(shard, wanted - first, wanted)
             first += self._count(shard)
-        raise IndexError(f"index {index} is out of range for {first if total is None else total} samples")
+        raise IndexError(f"index {index} is out of range for {counted(first if total is None else total, 'sample')}")
 
     def _row(self, shard: int, position: int, index: int) -> Row:
         reader: TarReader = self._cache.get(shard)

@@ -14,6 +14,7 @@ from wids.tools.describe import Wanted
 from wids.tools.files import check_place, encode_json, write_json
 from wids.tools.journal import Journal
 from wids.tools.survey import Survey
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ def create_index(
         left_out = "; ".join(errors.values())
         if not found:
             raise WidsError(
-                f"{path or 'descriptor'}: not written, none of {len(listed)} shards can be read: {left_out}"
+                f"{path or 'descriptor'}: not written, none of {counted(len(listed), 'shard')} can be read: {left_out}"
             )
         if pack is not None:
             # Pack and shards are named alike, from where the descriptor's names begin.

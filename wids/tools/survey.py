@@ -133,7 +133,10 @@ class _Bar:
         if not isinstance(result, str):
             self._num_samples += result.num_samples
             self._num_bytes += result.size
-            self._bar.set_postfix_str(f"{self._num_samples:,} samples, {in_words(self._num_bytes)}", refresh=False)
+            self._bar.set_postfix_str(
+                f"{self._num_samples:,} {'sample' if self._num_samples == 1 else 'samples'}, {in_words(self._num_bytes)}",
+                refresh=False,
+            )
         self._bar.update()
 
 
