@@ -127,7 +127,7 @@ def test_what_is_not_said_is_not_compared(tmp_path: Path) -> None:
             [("a.txt", b""), ("a.cls", b""), ("b.txt", b""), ("b.cls", b""), ("c.cls", b"")],
             "other-fields",
             1,
-            "have the fields .cls, most have .cls .txt; the first is key 'c'",
+            "has the fields .cls, most have .cls .txt; the first is key 'c'",
         ),
     ],
 )

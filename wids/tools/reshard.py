@@ -27,11 +27,12 @@ from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage
 from wids.tar.make_header import HeaderMaker
 from wids.tools.check_shard import hash_keys, read_keys, show
+from wids.tools.files import explaining
 from wids.tools.finish import describe_existing, finish_shard, remove_shards, write_descriptor
 from wids.tools.reshard_plan import measure_samples, plan_shards
 from wids.tools.shard_file import ShardFile, make_limits
 from wids.tools.shard_names import ShardNames
-from wids.tools.targets import explaining, open_target
+from wids.tools.targets import open_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -154,6 +154,8 @@ def _try_describe(
 def _same(url: str) -> str:
     """Return what the journal calls a shard: absolute, and without what only says who asks for it, and until when."""
     try:
-        return unsigned(locate(url))
+        name = unsigned(locate(url))
     except FetchError:
         return url  # who opens it says what is wrong with it
+    # A folder above the shards may have a name in other bytes than UTF-8, which JSON cannot hold.
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
