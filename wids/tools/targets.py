@@ -167,8 +167,7 @@ class Store:
         self._spool: tempfile.TemporaryDirectory[str] | None = None
 
     def prepare(self) -> None:
-        """Make a temporary folder, and that of the store where it has such."""
-        self._spool = tempfile.TemporaryDirectory(prefix="wids-")
+        """Make the folder of the store, where it has such."""
         if self._scheme not in _SHOWN_WHOLE:
             with store_errors(self._location):
                 file_system, path = self._stores.file_system(self._location)
@@ -213,7 +212,7 @@ class Store:
 
     @property
     def _folder(self) -> Path:
-        assert self._spool is not None, "prepare comes first"
+        self._spool = self._spool or tempfile.TemporaryDirectory(prefix="wids-")
         return Path(self._spool.name)
 
     @property
