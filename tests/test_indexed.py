@@ -41,7 +41,7 @@ def test_it_has_a_length_positions_negative_ones_and_keys(path: Path) -> None:
 
 @pytest.mark.parametrize("position", [5, -6, 2**70])
 def test_a_position_out_of_range_is_an_index_error(path: Path, position: int) -> None:
-    with pytest.raises(IndexError, match=rf"a\.tar: position {position} is out of range, there are 5 samples"):
+    with pytest.raises(IndexError, match=rf"a\.tar: position {position} is out of range for 5 samples"):
         IndexedTarSamples(path)[position]
 
 

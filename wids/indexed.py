@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from wids.errors import ShardMismatchError
 from wids.source import BufferSource, MmapSource
 from wids.tar import TarReader, build_index
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ class IndexedTarSamples:
         reader = TarReader(source, build_index(source))
         if expected_size is not None and reader.num_samples != expected_size:
             raise ShardMismatchError(
-                f"{self.path}: has {reader.num_samples} samples, expected {expected_size}; fetch the shard again"
+                f"{self.path}: has {counted(reader.num_samples, 'sample')}, expected {expected_size}; fetch the shard again"
             )
         for note in reader.notes:
             logger.warning("%s: %s", self.path, note)
@@ -85,7 +86,9 @@ class IndexedTarSamples:
             position = self._position_of(position)
         number = as_index(position)
         if not -reader.num_samples <= number < reader.num_samples:
-            raise IndexError(f"{self.path}: position {number} is out of range, there are {reader.num_samples} samples")
+            raise IndexError(
+                f"{self.path}: position {number} is out of range for {counted(reader.num_samples, 'sample')}"
+            )
         number %= reader.num_samples
         return {**reader.read(number, io.BytesIO), "__key__": reader.key(number)}
 

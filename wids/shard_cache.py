@@ -24,6 +24,7 @@ from wids.errors import ShardMismatchError, WidsError, redact
 from wids.index_files import IndexFiles
 from wids.storage import PerProcess, RangeSource
 from wids.tar import TarReader
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -322,7 +323,7 @@ class ShardCache:
                 else "correct the descriptor with: widsindex update --recount"
             )
             raise ShardMismatchError(
-                f"{name}: has {reader.num_samples} samples, but {said_by} says {expected}; fetch the shard again, or {remedy}"
+                f"{name}: has {counted(reader.num_samples, 'sample')}, but {said_by} says {expected}; fetch the shard again, or {remedy}"
             )
         if shard in self._warned:
             return

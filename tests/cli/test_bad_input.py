@@ -236,4 +236,4 @@ def test_output_that_finds_no_room_is_one_line(name: str) -> None:
 
     assert done.returncode == ROWS[name].status
     lines = [line for line in done.stderr.decode().splitlines() if not line.startswith(("dataset size", "WARNING"))]
-    assert lines == ["widsindex: [Errno 28] No space left on device"]
+    assert lines == ["widsindex: stdout: No space left on device; make room, or write elsewhere"]

@@ -45,9 +45,9 @@ def test_fetch_fills_the_cache_and_ls_prune_and_clear_tend_it(remote: str, serve
     status, out, _ = run("cache", "ls")
     assert status == 0
     assert [line.split()[-1] for line in out.splitlines()[:-1]] == [server.url(f"shard-000{n}.tar") for n in range(3)]
-    assert "    1 uses" in out
+    assert "     1 use" in out
     assert out.splitlines()[-1].startswith("3 shards, 30.7 kB in ")
-    assert run("cache", "prune", "--to", "21kB")[1].startswith("removed 1 shards, 10.2 kB; 2 shards, 20.5 kB left in ")
+    assert run("cache", "prune", "--to", "21kB")[1].startswith("removed 1 shard, 10.2 kB; 2 shards, 20.5 kB left in ")
     assert len(cached_shards(Path(os.environ["WIDS_CACHE"]))) == 2
     status, out, _ = run("cache", "clear")
     assert (status, cached_shards(Path(os.environ["WIDS_CACHE"]))) == (0, [])
@@ -85,7 +85,7 @@ def test_fetch_says_when_the_cache_does_not_hold_all(remote: str, run: Any) -> N
     status, out, _ = run("fetch", remote, "--cache-size", "11kB")
 
     assert status == 0
-    assert "1 of 3 shards are in" in out
+    assert "1 of 3 shards is in" in out
     assert "give a larger --cache-size" in out
 
 

@@ -324,7 +324,9 @@ def test_output_that_cannot_be_written_is_no_traceback(descriptor: str, redirect
         )
         errors = [line for line in done.stderr.splitlines() if not line.startswith(b"dataset size")]
         full = redirected == "> /dev/full" and arguments != "--help"
-        assert errors == ([b"widsindex: [Errno 28] No space left on device"] if full else [])
+        assert errors == (
+            [b"widsindex: stdout: No space left on device; make room, or write elsewhere"] if full else []
+        )
 
 
 def test_names_that_the_terminal_cannot_show_are_escaped(folder: Path, start: Start) -> None:
@@ -466,3 +468,57 @@ def test_every_command_has_examples_and_they_run(name: str, run: Run) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["ls -", "create - -o a.json", "cat {} - txt", "verify -"])
+def test_a_stdin_that_is_closed_is_an_empty_one(descriptor: str, arguments: str) -> None:
+    program = f"{shlex.quote(sys.executable)} -m wids {arguments.format(descriptor)}"
+
+    closed, empty = (
+        subprocess.run(
+            ["bash", "-c", f"{program} {redirected}"],
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "WIDS_CACHE": "cache"},
+            capture_output=True,
+            check=False,
+        )
+        for redirected in ("<&-", "</dev/null")
+    )
+
+    assert b"Traceback" not in closed.stderr
+    assert (closed.returncode, closed.stdout) == (empty.returncode, empty.stdout)
+
+
+def test_an_error_does_not_go_to_stdout_where_stderr_is_closed(descriptor: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{shlex.quote(sys.executable)} -m wids info {descriptor} missing.json 2>&-"],
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "WIDS_CACHE": "cache"},
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert b"missing" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("create shard-0000.tar -i missing.txt", "missing.txt: No such file or directory; is the path right?"),
+        ("update . -n other", ".: Is a directory; name a file in it"),
+        ("sample {} 0 --save {}", "{}: cannot be made, a file is in the way; name another folder"),
+    ],
+)
+def test_what_the_system_refuses_is_named_and_has_a_remedy(
+    descriptor: str, run: Run, arguments: str, message: str
+) -> None:
+    status, output, errors = run(*arguments.format(descriptor, descriptor).split())
+
+    assert (status, output, errors) == (1, "", f"widsindex: {message.format(descriptor)}\n")
+
+
+def test_names_on_stdin_may_have_any_bytes_and_the_line_ends_of_windows(folder: Path, start: Start) -> None:
+    write_tar(folder / "a.tar", [(b"caf\xe9.txt".decode("utf-8", "surrogateescape"), b"1"), ("b.txt", b"2")])
+
+    done = start("cat", "a.tar", "-", "txt", "--lines", input=b"b\r\ncaf\xe9\r\n")
+
+    assert (done.stdout, done.stderr) == (b"2\n1\n", b"")

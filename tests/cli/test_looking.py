@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import subcommands
 from tests.storage.web_server import web_server
-from tests.support import write_descriptor, write_tar
+from tests.support import write_descriptor, write_shards, write_tar
+from wids.tools.contents import Contents
 from wids.tools.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -291,3 +292,17 @@ def test_bash_completes_commands_options_and_files(run: Run) -> None:
     assert complete("widsindex", "c") >= {"cat", "create", "cache", "completion"}
     assert complete("widsindex", "ls", "--k") == {"--keys"}
     assert "train.json" in complete("widsindex", "ls", "tr")
+
+
+def test_any_index_is_found_over_empty_shards(folder: Path) -> None:
+    shards = [str(path) for path, _ in write_shards(folder, [0, 3, 0, 2, 0])]
+    contents = Contents(shards)
+    names = [str(index) for index in [4, -5, 0, *range(-5, 5)]]
+
+    found = contents.find(names)
+
+    assert [row.index for row in found] == [int(name) % 5 for name in names]
+    assert [(row.shard, row.position) for row in contents.find(["2", "3"])] == [(1, 2), (3, 0)]
+    for name in ("5", "-6"):
+        with pytest.raises(IndexError, match=f"index {name} is out of range for 5 samples"):
+            contents.find([name])

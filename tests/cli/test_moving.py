@@ -47,7 +47,7 @@ def test_a_folder_of_several_splits_asks_for_one(run: Run) -> None:
 
     assert (status, output) == (1, "")
     assert errors == (
-        "widsindex: data: has the splits train (2 shards), val (1 shards); name one with split=, or make a descriptor of "
+        "widsindex: data: has the splits train (2 shards), val (1 shard); name one with split=, or make a descriptor of "
         "one with: widsindex import --split\n"
     )
     assert not Path("shardindex.json").exists()

@@ -74,8 +74,10 @@ def test_processes_write_shards(run: Run) -> None:
         ((".", "--samples", "3"), "--samples is '3'; it must be the first and the last index"),
         ((".", "--samples", "3-2"), "--samples is '3-2'"),
         ((".", "--samples", "0-5"), "it must be within the 5 that there are"),
-        ((".", "--keys", "missing.txt"), "missing.txt"),
-        ((".", "--keys", "broken.json"), "1 of the keys are in no sample: '{'"),
+        ((".", "--keys", "missing.txt"), "missing.txt: No such file or directory; is the path right?"),
+        ((".", "--seed", "1"), "--seed decides the order of --shuffle"),
+        (("-", "--keys", "-"), "stdin can be only one of them"),
+        ((".", "--keys", "broken.json"), "1 of the keys is in no sample: '{'"),
         ((".", "--max-bytes", "much"), "max_bytes is 'much'"),
         ((".", "--workers", "0"), "--workers is 0"),
         ((".", "-o", "new/a.tar"), "new/a.tar: is no pattern of shards"),
@@ -113,3 +115,11 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(start: Any) -> None:
         b"new/a-1.tar: cannot be written: File too large; make room or get permission, or write elsewhere\n"
     )
     assert [path.name for path in Path("new").iterdir()] == ["a-0.tar"]
+
+
+def test_stdin_may_be_a_descriptor_or_a_shard(shards: list[str], start: Any) -> None:
+    start("create", *shards, "-o", "all.json")
+    for name, count in (("all.json", 5), (shards[0], 3)):
+        done = start("reshard", "-", "-o", f"{count}/a-%d.tar", input=Path(name).read_bytes())
+
+        assert done.stdout == f"{count}/a-%d.tar: {count} samples in 1 shard\n".encode()

@@ -176,7 +176,7 @@ def test_missing_values_are_errors_or_what_was_told(whole: wids.ShardListDataset
     ("table", "options", "what"),
     [
         ({"key": [*KEYS, "00000x", "y"], "n": range(14)}, {}, "2 rows have keys that no sample has: '00000x', 'y'"),
-        ({"key": [*KEYS, "00003"], "n": range(13)}, {}, "1 samples have keys that are there more than once: '00003'"),
+        ({"key": [*KEYS, "00003"], "n": range(13)}, {}, "1 sample has a key that is there more than once: '00003'"),
         ({"key": KEYS, "n": range(11)}, {}, "different lengths: 'n' has 11, 'key' has 12"),
         ({"n": range(11)}, {"on": "index"}, "has 11 rows, expected 12, one for each sample"),
         ({"n": range(12)}, {}, "there is no column 'key'; there are n"),
@@ -184,7 +184,7 @@ def test_missing_values_are_errors_or_what_was_told(whole: wids.ShardListDataset
         (
             {"key": [*KEYS[:11], None], "n": range(12)},
             {},
-            "1 rows have no key in the column 'key', the first is row 11",
+            "1 row has no key in the column 'key', the first is row 11",
         ),
         (
             {"key": KEYS, "wdith": range(12)},

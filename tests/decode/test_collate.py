@@ -180,7 +180,7 @@ def test_a_missing_field_names_itself_and_the_sample_without_it() -> None:
     [
         ([], "no samples"),
         ((), "no samples"),
-        ([(1, 2), (1,)], "sample 1 of the batch has 1 values, the first has 2"),
+        ([(1, 2), (1,)], "sample 1 of the batch has 1 value, the first has 2"),
         ([{"a": 1}, (1,)], "sample 1 of the batch is a tuple, the first a dict"),
         ([(1,), {"a": 1}], "sample 1 of the batch is a dict, the first a tuple"),
         ([(1,), None], "sample 1 of the batch is a NoneType"),
@@ -240,5 +240,5 @@ def test_ragged_columns_are_lists_where_webdataset_fails() -> None:
 
     assert [type(column) for column in stack_columns(rows)] == [list, list, list]
     assert stack_columns([]) == ()
-    with pytest.raises(ValueError, match="sample 1 of the batch has 1 values"):
+    with pytest.raises(ValueError, match="sample 1 of the batch has 1 value"):
         stack_columns([(1, 2), (1,)])

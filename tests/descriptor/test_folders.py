@@ -66,7 +66,7 @@ def test_a_shard_that_img2dataset_did_not_finish_is_told(tmp_path: Path, caplog:
     write(tmp_path, {**tars("00000.tar", "00001.tar"), "00000_stats.json": {"successes": 7}})
 
     assert load(tmp_path) == [("00000.tar", 7), ("00001.tar", None)]
-    assert "img2dataset has not written its statistics of 00001.tar (1 shards in all)" in caplog.text
+    assert "img2dataset has not written its statistics of 00001.tar (1 shard in all)" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_splits_of_energon_are_chosen_by_name(tmp_path: Path) -> None:
     assert load(tmp_path, "train") == [("parts/0.tar", 5), ("parts/1.tar", 6)]
     assert load(tmp_path, "val") == [("parts/2.tar", 7)]
     with pytest.raises(
-        DescriptorError, match=r"has the splits train \(2 shards\), val \(1 shards\), test \(0 shards\); name one"
+        DescriptorError, match=r"has the splits train \(2 shards\), val \(1 shard\), test \(0 shards\); name one"
     ):
         load(tmp_path)
     with pytest.raises(DescriptorError, match="has no split 'dev'; it has train"):

@@ -7,6 +7,7 @@ import hashlib
 import os
 import pickle
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -448,3 +449,46 @@ def test_without_an_output_nothing_is_written(shards: list[str], tmp_path: Path)
     assert sorted(tmp_path.iterdir()) == before
     with pytest.raises(DescriptorError, match="an index pack lies beside a descriptor"):
         wids.create_index(shards, None, index=True)
+
+
+@pytest.mark.parametrize("output", ["shard-0000.tar", "new.tar.gz", "link.json"])
+def test_a_descriptor_is_not_written_over_a_shard(shards: list[str], tmp_path: Path, output: str) -> None:
+    Path("link.json").symlink_to("shard-0000.tar")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    with pytest.raises(
+        DescriptorError, match=r"what shards are called|is the shard shard-0000\.tar, and would be replaced"
+    ):
+        wids.create_index(shards, output)
+
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_folder_above_may_have_a_name_that_is_no_utf8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[str]
+) -> None:
+    folder = os.fsdecode(bytes(tmp_path) + b"/caf\xe9")
+    Path(folder).mkdir()
+    monkeypatch.chdir(folder)
+    write_shards(Path(folder), [3])
+
+    first = wids.create_index(["shard-0000.tar"], "a.json")
+    opened.clear()
+
+    assert wids.create_index(["shard-0000.tar"], "a.json") == first
+    assert opened == []
+    assert [entry["nsamples"] for entry in read("a.json")] == [3]
+
+
+def test_a_file_that_cannot_be_written_is_named(shards: list[str]) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(OSError, match=r"\.a\.json\.journal: cannot be written: File too large; make room"):
+            wids.create_index(shards, "a.json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+
+    assert not Path("a.json").exists()

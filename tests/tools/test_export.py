@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import resource
+import signal
 import sqlite3
 import struct
 import tarfile
@@ -189,3 +191,18 @@ def test_shards_outside_the_folder_cannot_be_prepared(shards: list[Path], tmp_pa
         export_energon({"train": entries(shards[0])}, tmp_path / "other", storage=Storage())
     with pytest.raises(DescriptorError, match="Energon takes only shards in the folder itself"):
         export_energon({"train": [{"url": "s3://bucket/0.tar", "nsamples": 1}]}, tmp_path, storage=Storage())
+
+
+def test_a_disk_that_is_full_is_one_error_that_names_the_folder(tmp_path: Path) -> None:
+    shard = write_tar(tmp_path / "a.tar", sample_members(2))
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"cannot be written: .*; make room or get permission, or write elsewhere"):
+            export_energon({"train": entries(shard)}, tmp_path, storage=Storage())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar"]

@@ -153,7 +153,7 @@ def test_a_repository_opens_by_its_url_and_split(slash: str) -> None:
         "hf://datasets/org/name/data/train-00001-of-00002.tar",
     ]
     assert len(texts(dataset)) == 5
-    with pytest.raises(DescriptorError, match=r"has the splits train \(2 shards\), test \(1 shards\)"):
+    with pytest.raises(DescriptorError, match=r"has the splits train \(2 shards\), test \(1 shard\)"):
         wids.ShardListDataset("hf://datasets/org/name")
 
 
@@ -328,3 +328,42 @@ def test_an_image_that_cannot_be_read_ends_the_packing(images: Path, tmp_path: P
     with pytest.raises(FileNotFoundError, match=r"z.png"):
         import_folder(images, tmp_path / "train.json")
     assert not (tmp_path / "train.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("train", "call it train.json"),
+        ("train-.json", "call it train.json"),
+        ("a.tar", "is what shards are called"),
+        (".hidden.json", "is no name of shards"),
+    ],
+)
+def test_what_shards_of_images_cannot_be_named_after_is_refused_before_any_is_written(
+    images: Path, tmp_path: Path, output: str, message: str
+) -> None:
+    (tmp_path / "out").mkdir()
+
+    with pytest.raises(ValueError, match=message):
+        import_folder(images, tmp_path / "out" / output)
+
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_shards_of_images_may_be_named_after_a_percentage(images: Path, tmp_path: Path) -> None:
+    found = import_folder(images, tmp_path / "best-10%.json")
+
+    assert read(tmp_path / "best-10%.json") == found.content
+    assert [shard["url"] for shard in found.content["shardlist"]] == ["best-10%-000000.tar"]
+
+
+def test_a_descriptor_is_not_written_over_a_shard(img2dataset: Path, tmp_path: Path) -> None:
+    shard = img2dataset / "00000.tar"
+    before = shard.read_bytes()
+    (tmp_path / "link.json").symlink_to(shard)
+
+    for output in (shard, tmp_path / "link.json"):
+        with pytest.raises(DescriptorError, match=r"what shards are called|and would be replaced"):
+            import_folder(img2dataset, output)
+
+    assert shard.read_bytes() == before

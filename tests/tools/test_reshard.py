@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 import tarfile
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -225,7 +226,7 @@ def test_nothing_that_is_read_is_replaced(tmp_path: Path, old: Path, overwrite: 
     [
         ({"samples": range(20, 30)}, LookupError, "it must be within the 25 that there are"),
         ({"samples": range(0, 10, 2)}, LookupError, "one after the other"),
-        ({"keys": ["000001", "nobody"]}, LookupError, "1 of the keys are in no sample: 'nobody'"),
+        ({"keys": ["000001", "nobody"]}, LookupError, "1 of the keys is in no sample: 'nobody'"),
         ({"keys": []}, ValueError, "there are no samples to write"),
         ({"fields": ["jpg"]}, ValueError, "25 samples have none of the fields, the first at index 0"),
         ({"max_samples": 0}, ValueError, "max_samples is 0"),
@@ -249,3 +250,31 @@ def test_a_damaged_shard_is_told_and_leaves_nothing_half_written(tmp_path: Path)
         reshard(tmp_path / "old.tar", tmp_path / "new" / "a-%d.tar", max_samples=1)
 
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["a-0.tar", "a-1.tar"]
+
+
+def test_a_shard_that_a_link_leads_to_is_not_replaced_either(tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    real = write_tar(tmp_path / "b-7.tar", sample_members(3))
+    (tmp_path / "links" / "a.tar").symlink_to(real)
+    before = real.read_bytes()
+
+    with pytest.raises(ValueError, match="is read, and would be replaced"):
+        reshard(str(tmp_path / "links"), tmp_path / "b-%d.tar", overwrite=True)
+
+    assert real.read_bytes() == before
+
+
+def test_the_folder_is_looked_through_once_however_many_shards_come_into_it(tmp_path: Path) -> None:
+    listed = []
+    source = write_tar(tmp_path / "all.tar", sample_members(300))
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in {"os.listdir", "os.scandir"} and str(arguments[0]).endswith("new"):
+            listed.append(arguments[0])
+
+    sys.addaudithook(note)
+
+    made = reshard(str(source), tmp_path / "new" / "a-%d.tar", max_samples=1)
+
+    assert made.num_shards == 300
+    assert len(listed) == 1

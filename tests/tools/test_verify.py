@@ -127,7 +127,7 @@ def test_what_is_not_said_is_not_compared(tmp_path: Path) -> None:
             [("a.txt", b""), ("a.cls", b""), ("b.txt", b""), ("b.cls", b""), ("c.cls", b"")],
             "other-fields",
             1,
-            "have the fields .cls, most have .cls .txt; the first is key 'c'",
+            "has the fields .cls, most have .cls .txt; the first is key 'c'",
         ),
     ],
 )
@@ -379,7 +379,7 @@ def test_the_command_says_it_in_a_table_and_in_json(tmp_path: Path) -> None:
         ["error", "size"],
         ["error", "duplicate-field"],
     ]
-    assert lines[3] == "all.json: 2 samples in 2 shards, 2 errors, 1 warnings"
+    assert lines[3] == "all.json: 2 samples in 2 shards, 2 errors, 1 warning"
     assert r"README\x1b[2J" in table.stdout
     assert json.returncode == 1
     content = orjson.loads(json.stdout)

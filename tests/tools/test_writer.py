@@ -462,6 +462,14 @@ def test_a_folder_is_made_where_a_path_or_a_file_url_says(tmp_path: Path, place:
         ("out/a-%d-%d.tar", {}, "is no pattern of shards"),
         ("out/a-%d", {}, "is no name of shards"),
         ("out/.a-%d.tar", {}, "is no name of shards"),
+        ("out/a-%c.tar", {}, "is no pattern of shards"),
+        ("out/a-%x.tar", {}, "is no pattern of shards"),
+        ("out/a-%999999999d.tar", {}, "is no pattern of shards"),
+        ("out/a-%%d.tar", {}, "is no pattern of shards"),
+        ("100%/a-%d.tar", {}, "is no pattern of shards"),
+        ("pipe:cat > a-%d.tar", {}, "names no folder"),
+        ("file:a-%d.tar", {}, "names no folder"),
+        ("s3://a-%d.tar", {}, "names no folder"),
         ("a-%d.tar", {"max_samples": 0}, "max_samples is 0"),
         ("a-%d.tar", {"max_bytes": "much"}, "max_bytes is 'much'"),
         ("a-%d.tar", {"max_bytes": 1, "maxsize": 2}, "max_bytes and maxsize are the same"),
@@ -540,3 +548,13 @@ def test_writers_of_random_samples_are_read_back(tmp_path: Path) -> None:
 
     assert len(names(tmp_path)) > 5
     assert read(str(tmp_path / "a.json")) == expected(samples)
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"")
+
+    for folder in ("out", "out/below"):
+        with pytest.raises(
+            NotADirectoryError, match=r"out.*: cannot be made, a file is in the way; name another folder"
+        ):
+            write(f"{tmp_path}/{folder}/a-%d.tar", numbered(1))

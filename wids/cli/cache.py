@@ -9,6 +9,7 @@ from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import printable
 from wids.storage import CachedShard, Storage, StorageOptions
 from wids.storage.progress import in_words
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +49,11 @@ def _list(options: argparse.Namespace) -> None:
     shards = storage.space.shards()
     for shard in sorted(shards, key=lambda shard: (-shard.record.size, shard.record.label)):
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(shard.used_ns / 1e9))
-        print(printable(f"{in_words(shard.record.size):>9}  {used}  {shard.uses:>5} uses  {shard.record.label}"))
+        print(
+            printable(
+                f"{in_words(shard.record.size):>9}  {used}  {shard.uses:>5} {'use ' if shard.uses == 1 else 'uses'}  {shard.record.label}"
+            )
+        )
     print(printable(f"{_count(shards)} in {storage.cache_dir}{_describe_limit(storage, shards)}"))
 
 
@@ -73,7 +78,7 @@ def _clear(options: argparse.Namespace) -> None:
 
 
 def _count(shards: list[CachedShard]) -> str:
-    return f"{len(shards)} shards, {in_words(sum(shard.record.size for shard in shards))}"
+    return f"{counted(len(shards), 'shard')}, {in_words(sum(shard.record.size for shard in shards))}"
 
 
 def _describe_limit(storage: Storage, shards: list[CachedShard]) -> str:

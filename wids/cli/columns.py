@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_cache_dir, add_command, add_workers
 from wids.cli.terminal import fold
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -58,4 +59,4 @@ def run(options: argparse.Namespace) -> None:
         )
     for name, column in columns.items():
         missing = len(column.missing_rows())
-        print(fold(f"{name}: {column.kind}, {len(column)} samples, {missing} of them without a value"))
+        print(fold(f"{name}: {column.kind}, {counted(len(column), 'sample')}, {missing} of them without a value"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import logging
 import os
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 _CLOSED_PIPE = 128 + 13
 """What a shell shows of a program that SIGPIPE ends."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_REMEDIES = {
+    **dict.fromkeys(_FULL, "make room, or write elsewhere"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get permission, or name another"),
+    errno.EISDIR: "name a file in it",
+    errno.ENAMETOOLONG: "give it a shorter name",
+}
+"""By the number of the system's error; a path that is not there, or is something else, is taken for a slip."""
 _MORE = """\
 exit status:
   0    done
@@ -48,7 +57,7 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    _set_up_output()
+    _set_up_streams()
     options = argparse.Namespace(error_status=1)
     try:
         make_parser().parse_args(arguments, options)
@@ -57,8 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _CLOSED_PIPE  # The reader of our output has gone, and knows.
     except (WidsError, OSError, LookupError, ValueError, ImportError) as error:
-        message = str(error.args[0]) if isinstance(error, LookupError) and error.args else str(error)
-        print(f"widsindex: {printable(' '.join(message.split()))}", file=sys.stderr)
+        print(f"widsindex: {printable(' '.join(_describe(error).split()))}", file=sys.stderr)
         return int(options.error_status)
     except KeyboardInterrupt:
         print("widsindex: interrupted", file=sys.stderr)
@@ -121,6 +129,20 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _describe(error: Exception) -> str:
+    """Return what an error says; of one that the system raised, in the same form as of our own."""
+    if isinstance(error, LookupError) and error.args:
+        return str(error.args[0])
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    if error.filename is None:
+        # Whoever opens a file names it; what was written to without a name is the output.
+        where = "stdout" if error.errno in _FULL else "the system"
+    else:
+        where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else str(error.filename)
+    return f"{where}: {error.strerror}; {_REMEDIES.get(error.errno, 'is the path right?')}"
+
+
 class _OneLine(logging.Formatter):
     """Log records as single lines that do nothing to a terminal; they may quote names from shards."""
 
@@ -128,12 +150,14 @@ class _OneLine(logging.Formatter):
         return printable(super().format(record))
 
 
-def _set_up_output() -> None:
+def _set_up_streams() -> None:
+    # A stream that is closed when the program starts is none at all.
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine("%(levelname)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    if sys.stdout is None:  # started with stdout closed
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names that the terminal's encoding lacks are shown as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")

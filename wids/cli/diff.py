@@ -9,6 +9,7 @@ import orjson
 
 from wids.cli.arguments import add_command
 from wids.cli.terminal import fold, printable
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -65,8 +66,8 @@ def _print(found: Difference) -> None:
             print(f"sample {what:8} and {samples.count - len(samples.examples)} more")
     print(
         fold(
-            f"{len(found.added)} shards added, {len(found.removed)} removed, {len(found.changed)} changed; "
-            f"{found.samples_added.count} samples added, {found.samples_removed.count} removed, "
+            f"{counted(len(found.added), 'shard')} added, {len(found.removed)} removed, {len(found.changed)} changed; "
+            f"{counted(found.samples_added.count, 'sample')} added, {found.samples_removed.count} removed, "
             f"{found.samples_moved.count} moved to another shard"
         )
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import fold
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -72,12 +73,13 @@ def _export(
         shards = [shard for some in splits.values() for shard in some]
         paths = export_dali(shards, folder, storage=storage, executor=executor, progress=True)
         return (
-            f"{folder}: {len(paths)} index files, {paths[0].name} to {paths[-1].name}"
+            f"{folder}: {counted(len(paths), 'index file')}, {paths[0].name} to {paths[-1].name}"
             if paths
             else f"{folder}: no shards"
         )
     meta = export_energon(splits, folder, storage=storage, executor=executor, progress=True)
-    return f"{meta}: {', '.join(f'{split} ({len(shards)} shards)' for split, shards in splits.items())}"
+    counts = (f"{split} ({counted(len(shards), 'shard')})" for split, shards in splits.items())
+    return f"{meta}: {', '.join(counts)}"
 
 
 def _split_argument(text: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import fold, printable
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -64,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
     cached, in_place = storage.count_ready(chosen)
     print(
         printable(
-            f"{options.file}: {cached} of {len(chosen)} shards are in {storage.cache_dir}, {in_place} are read where they "
-            f"lie, {len(errors)} failed; {in_words(sum(sizes))} in all"
+            f"{options.file}: {cached} of {counted(len(chosen), 'shard')} {'is' if cached == 1 else 'are'} in {storage.cache_dir}, "
+            f"{counted(in_place, 'is read where it lies', 'are read where they lie')}, {len(errors)} failed; {in_words(sum(sizes))} in all"
         )
     )
     if cached + in_place + len(errors) < len(chosen):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import fold
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -68,9 +69,10 @@ def run(options: argparse.Namespace) -> None:
             progress=True,
         )
     shards = found.content["shardlist"]
+    num_samples = sum(shard["nsamples"] for shard in shards)
     print(
         fold(
-            f"{options.output}: {sum(shard['nsamples'] for shard in shards)} samples in {len(shards)} shards; the folder is "
+            f"{options.output}: {counted(num_samples, 'sample')} in {counted(len(shards), 'shard')}; the folder is "
             f"{_NAMES[found.kind]}, {_describe_counts(found)}"
         )
     )
@@ -78,6 +80,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _describe_counts(found: Imported) -> str:
     if "classes" in found.content:
-        return f"of {len(found.content['classes'])} classes"
+        return f"of {counted(len(found.content['classes']), 'class', 'classes')}"
     known = len(found.content["shardlist"]) - found.num_counted
-    return f"and told the counts of {known} shards" if known else "and told no counts"
+    return f"and told the counts of {counted(known, 'shard')}" if known else "and told no counts"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -39,4 +40,6 @@ def expand_names(given: list[str]) -> list[str]:
 
 
 def _read_names() -> list[str]:
-    return [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    # Names are whatever bytes the shards and the system have; an editor of Windows ends lines with \r\n.
+    lines = (os.fsdecode(line.rstrip(b"\r\n")) for line in sys.stdin.buffer)
+    return [line for line in lines if line.strip()]

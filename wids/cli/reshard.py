@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wids.cli.arguments import add_command, add_workers
+from wids.cli.arguments import add_command, add_data_set, add_workers
 from wids.cli.terminal import fold
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +33,7 @@ widsindex reshard train.json -o txt/txt-%04d.tar --fields txt,json
 cut -f1 good.tsv | widsindex reshard train.json -o ok/ok-%05d.tar --keys -
 """,
     )
-    parser.add_argument("file", help="descriptor, folder, pattern or shard")
+    add_data_set(parser)
     parser.add_argument(
         "-o", "--output", metavar="PATTERN", required=True, help="new shards: out/train-%%06d.tar, .tar.gz or .tar.zst"
     )
@@ -44,7 +45,7 @@ cut -f1 good.tsv | widsindex reshard train.json -o ok/ok-%05d.tar --keys -
     what.add_argument("--keys", metavar="FILE", help="only the keys in it, one per line; - for stdin")
     what.add_argument("--fields", metavar="A,B", help="only these fields of each")
     what.add_argument("--shuffle", action="store_true", help="in random order")
-    what.add_argument("--seed", type=int, default=0, help="of the random order (%(default)s)")
+    what.add_argument("--seed", type=int, help="of the random order (0)")
     there = parser.add_mutually_exclusive_group()
     there.add_argument("--resume", action="store_true", help="keep new shards that an earlier run has written")
     there.add_argument("--overwrite", action="store_true", help="replace shards of these names")
@@ -54,19 +55,24 @@ cut -f1 good.tsv | widsindex reshard train.json -o ok/ok-%05d.tar --keys -
 
 def run(options: argparse.Namespace) -> None:
     """Write new shards."""
+    from wids.cli.inputs import data_set
     from wids.cli.workers import workers
     from wids.tools import reshard
 
+    if options.seed is not None and not options.shuffle:
+        raise ValueError("--seed decides the order of --shuffle; give both")
+    if options.file == "-" and options.keys == "-":
+        raise ValueError("- stands for the data set and for keys; stdin can be only one of them")
     samples = None if options.samples is None else _read_range(options.samples)
     keys = None if options.keys is None else _read_keys(options.keys)
-    with workers(options.workers) as executor:
+    with data_set(options.file) as shards, workers(options.workers) as executor:
         made = reshard(
-            options.file,
+            shards,
             options.output,
             max_samples=options.max_samples,
             max_bytes=options.max_bytes,
             shuffle=options.shuffle,
-            seed=options.seed,
+            seed=options.seed or 0,
             samples=samples,
             keys=keys,
             fields=None if options.fields is None else options.fields.split(","),
@@ -76,8 +82,10 @@ def run(options: argparse.Namespace) -> None:
             executor=executor,
             progress=True,
         )
-    there = f", of which {made.num_resumed} were there" if made.num_resumed else ""
-    print(fold(f"{options.output}: {made.num_samples} samples in {made.num_shards} shards{there}"))
+    there = f", of which {counted(made.num_resumed, 'was', 'were')} there" if made.num_resumed else ""
+    print(
+        fold(f"{options.output}: {counted(made.num_samples, 'sample')} in {counted(made.num_shards, 'shard')}{there}")
+    )
 
 
 def _read_range(text: str) -> range:

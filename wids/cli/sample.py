@@ -78,9 +78,9 @@ def _shorten(value: object, width: int) -> str:
 def _save(fields: dict[str, bytes], key: str, folder: Path) -> None:
     # A key may hold slashes or "..": its parts are joined by a character that makes no path.
     stem = key.replace("/", "_").replace("\\", "_").lstrip(".") or "sample"
-    from wids.tools.files import writing
+    from wids.tools.files import make_folder, writing
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for field, data in fields.items():
         path = folder / f"{stem}{field.replace('/', '_')}"
         with writing(path) as file:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import fold
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -40,4 +41,4 @@ def run(options: argparse.Namespace) -> None:
 
     dataset = ShardListDataset(options.file, transformations=None, cache_dir=options.cache_dir)
     content = write_selection(dataset, dataset.matches(options.where), options.output)
-    print(fold(f"{options.output}: {content['rows']['count']} of {len(dataset)} samples"))
+    print(fold(f"{options.output}: {content['rows']['count']} of {counted(len(dataset), 'sample')}"))

@@ -14,6 +14,7 @@ from wids.errors import DescriptorError, redact
 from wids.storage import Storage
 from wids.tools import recount, write_json
 from wids.tools.files import writing
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -87,7 +88,7 @@ def _move(content: dict[str, Any], options: argparse.Namespace) -> None:
         folders = {str(entry["url"]).rpartition("/")[0] for entry in entries}
         if len(folders) != 1 or "" in folders:
             raise ValueError(
-                f"{options.file}: the shards lie in {len(folders)} folders; --rebase needs one that all share"
+                f"{options.file}: the shards lie in {counted(len(folders), 'folder')}; --rebase needs one that all share"
             )
         content["base"] = folders.pop()
     for entry in entries:
@@ -110,4 +111,4 @@ def _recount(content: dict[str, Any], path: Path, storage: Storage, executor: Ex
         pack = None
     changes = recount(content["shardlist"], own.shards, storage, pack=pack, executor=executor, progress=True)
     for url, old, new in changes:
-        print(fold(f"{redact(url)}: {old} -> {new} samples"))
+        print(fold(f"{redact(url)}: {old} -> {counted(new, 'sample')}"))

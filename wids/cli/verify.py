@@ -9,6 +9,7 @@ import orjson
 
 from wids.cli.arguments import add_command, add_data_set, add_workers
 from wids.cli.terminal import columns_of, fold, paint, printable, terminal_width
+from wids.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -59,8 +60,8 @@ def run(options: argparse.Namespace) -> int:
         print_findings(found.findings)
         print(
             fold(
-                f"{options.file}: {found.num_samples} samples in {found.num_shards} shards, "
-                f"{found.count('error')} errors, {found.count('warning')} warnings"
+                f"{options.file}: {counted(found.num_samples, 'sample')} in {counted(found.num_shards, 'shard')}, "
+                f"{counted(found.count('error'), 'error')}, {counted(found.count('warning'), 'warning')}"
             )
         )
     return int(bool(found.count("error") or (options.strict and found.findings)))

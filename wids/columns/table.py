@@ -17,6 +17,7 @@ from wids.columns.column import Column, NumberColumn, TextColumn
 from wids.columns.names import suggest
 from wids.descriptor import local_path, stem_of
 from wids.errors import redact
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,7 +115,9 @@ def _chosen(
             f"{name}: the column {key!r} holds {keys.kind}; keys are text, so name another with key_column="
         )
     if keys is not None and len(gone := keys.missing_rows()):
-        raise ValueError(f"{name}: {len(gone)} rows have no key in the column {key!r}, the first is row {gone[0]}")
+        raise ValueError(
+            f"{name}: {counted(len(gone), 'row has', 'rows have')} no key in the column {key!r}, the first is row {gone[0]}"
+        )
     columns = {new: found[old] for new, old in wanted.items()}
     counts = {title: len(column) for title, column in columns.items()} | ({} if keys is None else {str(key): len(keys)})
     if len(set(counts.values())) > 1:

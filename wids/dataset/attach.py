@@ -10,6 +10,7 @@ import numpy as np
 from wids.columns import group_marks, hash_texts, match_hashes
 from wids.dataset.join import check_sample, list_keys
 from wids.dataset.rows import to_array
+from wids.words import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +66,7 @@ def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: b
     if len(found.ambiguous):
         count = len(found.ambiguous)
         raise ValueError(
-            f"{table.name}: {count} samples have keys that are there more than once: "
+            f"{table.name}: {counted(count, 'sample has a key that is', 'samples have keys that are')} there more than once: "
             f"{list_keys(dataset, found.ambiguous, count)}; leave one row for each key"
         )
     gone = np.flatnonzero(found.rows < 0)
@@ -90,7 +91,8 @@ def _check_unused(
         assert table.keys is not None, "rows were matched by them"
         shown = ", ".join(repr(table.keys[row]) for row in unused[:5].tolist())
         raise ValueError(
-            f"{table.name}: {len(unused)} rows have keys that no sample has: {shown}{', …' if len(unused) > 5 else ''}; "
+            f"{table.name}: {counted(len(unused), 'row has a key', 'rows have keys')} that no sample has: "
+            f"{shown}{', …' if len(unused) > 5 else ''}; "
             "leave them out with extra='ignore'"
         )
 
@@ -98,17 +100,21 @@ def _check_unused(
 def _match_numbers(dataset: Any, table: Table) -> NDArray[np.int64]:
     if table.lengths is None:
         if len(table) != len(dataset):
-            raise ValueError(f"{table.name}: has {len(table)} rows, expected {len(dataset)}, one for each sample")
+            raise ValueError(
+                f"{table.name}: has {counted(len(table), 'row')}, expected {len(dataset)}, one for each sample"
+            )
         return np.arange(len(dataset))
     lengths = dataset._offsets.lengths
     wrong = [shard for shard, (has, needs) in enumerate(zip(table.lengths, lengths, strict=True)) if has != needs]
     if wrong:
         shown = ", ".join(
-            f"{dataset._cache.shards[shard]['url']} has {lengths[shard]} samples and {table.lengths[shard]} rows"
+            f"{dataset._cache.shards[shard]['url']} has {counted(lengths[shard], 'sample')} and "
+            f"{counted(table.lengths[shard], 'row')}"
             for shard in wrong[:5]
         )
         raise ValueError(
-            f"{table.name}: {len(wrong)} files have not one row for each sample: {shown}; match them on='key'"
+            f"{table.name}: {counted(len(wrong), 'file has', 'files have')} not one row for each sample: "
+            f"{shown}; match them on='key'"
         )
     return np.arange(len(dataset)) if dataset._rows is None else to_array(dataset._rows)
 

@@ -7,6 +7,8 @@ from itertools import accumulate
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
+from wids.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
@@ -92,7 +94,9 @@ class ConcatDataset(_Base):  # type: ignore[type-arg]
         if number < 0:
             number += len(self)
         if not 0 <= number < len(self):
-            raise IndexError(f"index {index} is out of range for {len(self)} samples in {len(self.datasets)} datasets")
+            raise IndexError(
+                f"index {index} is out of range for {counted(len(self), 'sample')} in {counted(len(self.datasets), 'dataset')}"
+            )
         # bisect_right skips empty datasets: their end equals their start.
         component = bisect_right(self._starts, number) - 1
         place = number - self._starts[component]
@@ -153,7 +157,7 @@ class ConcatDataset(_Base):  # type: ignore[type-arg]
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self)} samples in {len(self.datasets)} datasets>"
+        return f"<{type(self).__name__}: {counted(len(self), 'sample')} in {counted(len(self.datasets), 'dataset')}>"
 
 
 def _shards(dataset: Any) -> tuple[list[dict[str, Any]], list[int]]:

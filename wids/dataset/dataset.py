@@ -21,6 +21,7 @@ from wids.fields import FieldFilter, find_field
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -318,7 +319,9 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
         try:
             return self._offsets.find_shard(self._rows[as_index(index)])
         except IndexError:
-            raise IndexError(f"index {index} is out of range for a view of {len(self._rows)} samples") from None
+            raise IndexError(
+                f"index {index} is out of range for a view of {counted(len(self._rows), 'sample')}"
+            ) from None
 
     def _read(self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None) -> dict[str, Any]:
         for step in self.transformations:
@@ -475,7 +478,7 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
 
     def __repr__(self) -> str:
         name = f" {self.dataset_name!r}" if self.dataset_name else ""
-        return f"<{type(self).__name__}{name}: {len(self)} samples in {len(self.shards)} shards>"
+        return f"<{type(self).__name__}{name}: {counted(len(self), 'sample')} in {counted(len(self.shards), 'shard')}>"
 
 
 def _find_field(name: str, reader: TarReader, position: int) -> str:

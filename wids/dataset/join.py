@@ -19,6 +19,7 @@ from wids.columns import KeptArray, group_marks, match_hashes
 from wids.dataset.rows import to_array
 from wids.descriptor import stem_of
 from wids.fields import find_field
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -183,7 +184,8 @@ def _unmark(
 def _check_ambiguous(mine: ShardListDataset, rows: NDArray[np.int64]) -> None:
     if len(rows):
         raise ValueError(
-            f"{len(rows)} samples have keys that the other side has more than once: {list_keys(mine, rows, len(rows))}; "
+            f"{counted(len(rows), 'sample has a key', 'samples have keys')} that the other side has more than once: "
+            f"{list_keys(mine, rows, len(rows))}; "
             "join() needs keys that are unique there, so select() one of each"
         )
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
+from wids.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -112,4 +114,4 @@ class Keys(Sequence[str]):
         return self._iterate()
 
     def __repr__(self) -> str:
-        return f"<keys of {len(self)} samples>"
+        return f"<keys of {counted(len(self), 'sample')}>"

@@ -16,6 +16,7 @@ from wids.dataset.rows import to_array
 from wids.dataset.selection import Selection
 from wids.dataset.steps import REQUIRED, alternatives
 from wids.fingerprint import basename, digest_data
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -232,7 +233,9 @@ class Metadata(Selection):
         if not isinstance(other, Metadata):
             return self._join_table(other, key, how, prefix)
         if key is None and len(other) != len(self):
-            raise ValueError(f"the other side has {len(other)} samples, expected {len(self)}; join them on='key'")
+            raise ValueError(
+                f"the other side has {counted(len(other), 'sample')}, expected {len(self)}; join them on='key'"
+            )
         found = np.arange(len(self)) if key is None else match_samples(self, other)  # type: ignore[arg-type]
         places = np.full(len(self._offsets), -1, np.int32 if len(other) < 1 << 31 else np.int64)
         places[slice(None) if self._rows is None else to_array(self._rows)] = found

@@ -13,6 +13,8 @@ from zlib import compress, decompress
 import numpy as np
 from xxhash import xxh3_64
 
+from wids.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -91,13 +93,13 @@ def as_indices(rows: Any, length: int, name: str = "rows") -> range | NDArray[np
     """
     if isinstance(rows, range):
         if rows and not -length <= min(rows[0], rows[-1]) <= max(rows[0], rows[-1]) < length:
-            raise IndexError(f"{name} is {rows}, which is out of range for {length} samples")
+            raise IndexError(f"{name} is {rows}, which is out of range for {counted(length, 'sample')}")
         return rows if not rows or min(rows[0], rows[-1]) >= 0 else np.arange(length)[np.asarray(rows)]
     found = _as_array(rows, name)
     if found.dtype == np.bool_:
         if len(found) != length:
             raise ValueError(
-                f"{name} is a mask of {len(found)} samples, expected one of {length}, as many as there are"
+                f"{name} is a mask of {counted(len(found), 'sample')}, expected one of {length}, as many as there are"
             )
         return np.flatnonzero(found)
     if not len(found):
@@ -105,7 +107,9 @@ def as_indices(rows: Any, length: int, name: str = "rows") -> range | NDArray[np
     low, high = int(found.min()), int(found.max())
     if low < -length or high >= length:
         place = int(np.argmax((found < -length) | (found >= length)))
-        raise IndexError(f"{name}[{place}] is {int(found[place])}, which is out of range for {length} samples")
+        raise IndexError(
+            f"{name}[{place}] is {int(found[place])}, which is out of range for {counted(length, 'sample')}"
+        )
     if low < 0:
         found = found.astype(np.int64)
         found[found < 0] += length

@@ -22,6 +22,7 @@ import numpy as np
 
 from wids.dataset.rows import compose, find_runs, from_bits, from_runs, is_ascending, to_array, to_bits
 from wids.errors import DescriptorError
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ def rows_from_json(content: Mapping[str, Any], num_samples: int, fingerprint: st
     """
     if content["of"] != num_samples:
         raise DescriptorError(
-            f"{file}: rows.of is {content['of']}, but its shards have {num_samples} samples; write the selection again "
+            f"{file}: rows.of is {content['of']}, but its shards have {counted(num_samples, 'sample')}; write the selection again "
             "with: widsindex select"
         )
     if content["fingerprint"] != fingerprint:
@@ -92,7 +93,7 @@ def rows_from_json(content: Mapping[str, Any], num_samples: int, fingerprint: st
 def _check_count(content: Mapping[str, Any], found: int, file: str) -> None:
     if found != content["count"]:
         raise DescriptorError(
-            f"{file}: rows.count is {content['count']}, but it names {found} rows; write the selection again with: "
+            f"{file}: rows.count is {content['count']}, but it names {counted(found, 'row')}; write the selection again with: "
             "widsindex select"
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wids.decode.packages import require
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +98,7 @@ def _check_lengths(rows: Sequence[Sequence[Any]]) -> None:
     for place, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise ValueError(
-                f"sample {place} of the batch has {len(row)} values, the first has {len(rows[0])}; make them alike"
+                f"sample {place} of the batch has {counted(len(row), 'value')}, the first has {len(rows[0])}; make them alike"
             )
 
 

@@ -22,6 +22,7 @@ from wids.descriptor.documents import parse_document
 from wids.descriptor.folders import Count
 from wids.descriptor.urls import TAR_NAME, local_path
 from wids.errors import DescriptorError
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,11 +57,12 @@ def find_counts(folder: Folder, names: list[str]) -> dict[str, Count]:
         counts = {name: count for name, count in zip(files, read, strict=True) if count is not None}
     if any(file.endswith(_STATS) for file in files.values()) and len(counts) < len(names):
         missing = [name for name in names if name not in counts]
+        in_all = counted(len(missing), "shard")
         _log.warning(
-            "%s: img2dataset has not written its statistics of %s (%d shards in all), as it does when a shard is whole",
+            "%s: img2dataset has not written its statistics of %s (%s in all), as it does when a shard is whole",
             folder.name,
             missing[0],
-            len(missing),
+            in_all,
         )
     return counts
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from wids.descriptor.urls import is_tar, local_path
 from wids.errors import DescriptorError, redact
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -125,7 +126,7 @@ class Layout:
         Raises:
             DescriptorError: There is no such split, or one must be named.
         """
-        there = ", ".join(f"{name} ({len(shards)} shards)" for name, shards in self.splits.items())
+        there = ", ".join(f"{name} ({counted(len(shards), 'shard')})" for name, shards in self.splits.items())
         if split is not None:
             if split not in self.splits:
                 raise DescriptorError(f"{folder}: has no split {split!r}; it has {there or 'none'}")

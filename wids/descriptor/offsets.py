@@ -7,6 +7,8 @@ from itertools import accumulate
 from operator import index as as_index
 from typing import TYPE_CHECKING
 
+from wids.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -43,7 +45,7 @@ class ShardOffsets:
         if number < 0:
             number += self._total
         if not 0 <= number < self._total:
-            raise IndexError(f"index {index} is out of range for a dataset of {self._total} samples")
+            raise IndexError(f"index {index} is out of range for a dataset of {counted(self._total, 'sample')}")
         # bisect_right skips empty shards: their end equals their start.
         shard = bisect_right(self.starts, number) - 1
         return shard, number - self.starts[shard]

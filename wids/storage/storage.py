@@ -31,6 +31,7 @@ from wids.storage.retry import RetryPolicy, retrying
 from wids.storage.space import CacheSpace
 from wids.storage.transport import LocalFiles, Transport
 from wids.storage.upcoming import Upcoming
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -490,7 +491,7 @@ class _Opening:
 def _describe_first(shards: Sequence[Mapping[str, Any]]) -> str:
     sizes = [shard.get("filesize") for shard in shards]
     total = f", {in_words(sum(size or 0 for size in sizes))}" if all(sizes) else ""
-    return f"first batches need {len(shards)} shards{total}"
+    return f"first batches need {counted(len(shards), 'shard')}{total}"
 
 
 def _read_ahead(path: str) -> int:

@@ -14,6 +14,7 @@ from wids.index_files import IndexPack
 from wids.source import digest_source
 from wids.tar import add_checksums, group_members, scan_members
 from wids.tools.findings import NUM_EXAMPLES, Finding, list_examples
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -190,7 +191,7 @@ def _check_samples(report: ShardReport, shard: Mapping[str, Any], index: TarInde
     expected = shard.get("nsamples")
     if expected is not None and found != expected:
         kind = "too-few-samples" if found < expected else "too-many-samples"
-        report.add(kind, f"has {found} samples, the descriptor says {expected}")
+        report.add(kind, f"has {counted(found, 'sample')}, the descriptor says {expected}")
     _check_fields(report, index)
     hashes = hash_keys(index)
     report.hashes, counts = np.unique(hashes, return_counts=True)

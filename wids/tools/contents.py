@@ -6,6 +6,7 @@ Samples are named as people name them: `17` and `-1` by index, anything else by 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError
 from wids.tools.sizes import Sizes
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -70,6 +72,7 @@ class Contents:
         self.descriptor: Descriptor = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder)
         self.urls = [str(shard["url"]) for shard in self.descriptor.shards]
         self._counts: list[int | None] = [shard["nsamples"] for shard in self.descriptor.shards]
+        self._ends: list[int] = []  # samples up to the end of each shard, as far as they were asked for
         self._cache = ShardCache(self.descriptor.shards, storage, default_lru_size())
 
     def choose_shards(self, chosen: str | None) -> Sequence[int]:
@@ -161,14 +164,19 @@ class Contents:
         return count
 
     def _find_index(self, index: int) -> Row:
-        total = sum(self.counts()) if index < 0 else None
-        wanted = index if total is None else index + total
-        first = 0
-        for shard in range(len(self.urls) if wanted >= 0 else 0):
-            if wanted < first + self._count(shard):
-                return self._row(shard, wanted - first, wanted)
-            first += self._count(shard)
-        raise IndexError(f"index {index} is out of range for {first if total is None else total} samples")
+        wanted = index if index >= 0 else index + self._count_to(None)
+        if 0 <= wanted < self._count_to(wanted):
+            # bisect_right skips empty shards: their end equals their start.
+            shard = bisect_right(self._ends, wanted)
+            return self._row(shard, wanted - (self._ends[shard - 1] if shard else 0), wanted)
+        raise IndexError(f"index {index} is out of range for {counted(self._count_to(None), 'sample')}")
+
+    def _count_to(self, index: int | None) -> int:
+        """Return how many samples the shards have up to the one that has this index; all, for None."""
+        ends = self._ends
+        while len(ends) < len(self.urls) and (index is None or not ends or ends[-1] <= index):
+            ends.append((ends[-1] if ends else 0) + self._count(len(ends)))
+        return ends[-1] if ends else 0
 
     def _row(self, shard: int, position: int, index: int) -> Row:
         reader: TarReader = self._cache.get(shard)

@@ -11,12 +11,13 @@ from wids.errors import DescriptorError, WidsError, redact
 from wids.index_files import SUFFIX, write_pack
 from wids.storage import Storage
 from wids.tools.describe import Wanted
-from wids.tools.files import check_place, encode_json, write_json
+from wids.tools.files import check_place, encode_json, explaining, refuse_shards, write_json
 from wids.tools.journal import Journal
 from wids.tools.survey import Survey
+from wids.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
 
@@ -72,20 +73,10 @@ def create_index(
     storage = storage or Storage()
     wanted = Wanted(md5=md5, index=index or checksums, checksums=checksums)
     path = None if output is None else Path(output)
-    if path is not None:
-        check_place(path)
-    elif wanted.index:
-        raise DescriptorError("an index pack lies beside a descriptor; name the file to write")
-    listed = [
-        str(shard["url"])
-        for shard in load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
-    ]
-    if not listed:
-        raise DescriptorError("no shards were named; give files, patterns or folders")
+    _check_output(path, wanted)
+    listed = _list_shards(shards, path, storage)
     names = name_shards(listed, (Path() if path is None else path.parent).absolute(), base)
-    content: dict[str, Any] = {"__kind__": "wids-shard-index-v1", "wids_version": 1}
-    content["name"] = _default_name(listed[0]) if name is None else name
-    content |= {key: value for key, value in (("base", base), ("info", info)) if value is not None}
+    content = _describe_dataset(_default_name(listed[0]) if name is None else name, base, info)
     if path is not None:
         encode_json(content, str(path))  # before the work: what cannot be written now cannot be written then
     pack = path.with_suffix(SUFFIX) if path is not None and wanted.index else None
@@ -93,22 +84,75 @@ def create_index(
         survey = Survey(journal, storage, wanted)
         errors = survey.run(dict(zip(listed, names, strict=True)), executor, progress=progress)
         found = [(url, name) for url, name in zip(listed, names, strict=True) if url not in errors]
-        left_out = "; ".join(errors.values())
-        if not found:
-            raise WidsError(
-                f"{path or 'descriptor'}: not written, none of {len(listed)} shards can be read: {left_out}"
-            )
-        if pack is not None:
+        if found:
+            content |= _list_found(found, survey, pack, md5=md5)
+            if path is not None:
+                write_json(path, content)
+                survey.settle()
+    if errors:
+        raise _name_left_out(path, errors, len(listed) if found else len(errors))
+    return content
+
+
+def _check_output(path: Path | None, wanted: Wanted) -> None:
+    """Check that what is wanted could be written.
+
+    Raises:
+        DescriptorError: It could not.
+    """
+    if path is not None:
+        check_place(path)
+    elif wanted.index:
+        raise DescriptorError("an index pack lies beside a descriptor; name the file to write")
+
+
+def _list_shards(shards: Any, path: Path | None, storage: Storage) -> list[str]:
+    """Return the URLs of the shards that are meant.
+
+    Raises:
+        DescriptorError: There are none, or the descriptor would be written over one.
+    """
+    descriptor = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder)
+    listed = [str(shard["url"]) for shard in descriptor.shards]
+    if not listed:
+        raise DescriptorError("no shards were named; give files, patterns or folders")
+    if path is not None:
+        refuse_shards(path, listed)
+    return listed
+
+
+def _describe_dataset(name: str, base: str | None, info: str | None) -> dict[str, Any]:
+    """Return what a descriptor says besides its shards."""
+    content = {"__kind__": "wids-shard-index-v1", "wids_version": 1, "name": name, "base": base, "info": info}
+    return {key: value for key, value in content.items() if value is not None}
+
+
+def _list_found(found: Sequence[tuple[str, str]], survey: Survey, pack: Path | None, *, md5: bool) -> dict[str, Any]:
+    """Write the pack of shards, if one is wanted; return what the descriptor says of both.
+
+    Args:
+        found: URL of each shard, and what the descriptor calls it.
+        survey: That found out about them.
+        pack: Path of the pack; None for none.
+        md5: Say the MD5 of each shard.
+    """
+    content: dict[str, Any] = {}
+    if pack is not None:
+        with explaining(str(pack)):
             # Pack and shards are named alike, from where the descriptor's names begin.
             write_pack(pack, pack.name, ((name, *survey.packed(url, name)) for url, name in found))
-            content["index"] = pack.name
-        content["shardlist"] = [survey.found[url].to_entry(name, md5=wanted.md5) for url, name in found]
-        if path is not None:
-            write_json(path, content)
-            survey.settle()
-    if errors:
-        raise WidsError(f"{path or 'descriptor'}: {len(errors)} of {len(listed)} shards were left out: {left_out}")
+        content["index"] = pack.name
+    content["shardlist"] = [survey.found[url].to_entry(name, md5=md5) for url, name in found]
     return content
+
+
+def _name_left_out(path: Path | None, errors: Mapping[str, str], num_shards: int) -> WidsError:
+    """Return the error that lists the shards which cannot be read."""
+    where = path or "descriptor"
+    left_out = "; ".join(errors.values())
+    if len(errors) == num_shards:
+        return WidsError(f"{where}: not written, none of {counted(num_shards, 'shard')} can be read: {left_out}")
+    return WidsError(f"{where}: {len(errors)} of {num_shards} shards were left out: {left_out}")
 
 
 def name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str]:

@@ -10,24 +10,75 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 
-from wids.errors import DescriptorError
+from wids.descriptor.urls import is_tar, local_path
+from wids.errors import DescriptorError, WidsError, redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 def check_place(path: Path) -> None:
     """Check that a descriptor could be written here, before the work for it is done.
 
     Raises:
-        DescriptorError: The folder is missing, or the path is one, or the name is one of an index pack.
+        DescriptorError: The folder is missing, or the path is one, or the name is one of a shard or an index pack.
     """
     if not path.parent.is_dir():
         raise DescriptorError(f"{path}: there is no folder {path.parent}; make it, or name another file")
     if path.is_dir():
         raise DescriptorError(f"{path}: is a folder; name the file to write")
+    if is_tar(path.name):
+        raise DescriptorError(
+            f"{path}: is what shards are called; call the descriptor {path.name.partition('.')[0]}.json"
+        )
     if path.suffix == ".widx":
         raise DescriptorError(f"{path}: .widx is what index packs are called; call the descriptor {path.stem}.json")
+
+
+def refuse_shards(path: Path, urls: Iterable[str]) -> None:
+    """Check that a descriptor would not be written over one of its shards, under another name or through a link.
+
+    Raises:
+        DescriptorError: It would.
+    """
+    if not path.exists():
+        return
+    for url in urls:
+        shard = local_path(url)
+        if shard is not None and os.path.exists(shard) and path.samefile(shard):  # noqa: PTH110 - of any text
+            raise DescriptorError(f"{path}: is the shard {url}, and would be replaced; name another file")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, with those around it, where it is not there.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    with explaining(str(path)):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise NotADirectoryError(f"{path}: cannot be made, a file is in the way; name another folder") from error
+
+
+@contextmanager
+def explaining(url: str) -> Iterator[None]:
+    """Say of what the system refuses which file it was about.
+
+    Raises:
+        OSError: It cannot be written; names it, and what to do.
+    """
+    try:
+        yield
+    except WidsError:
+        raise
+    except OSError as error:
+        if error.errno is None:  # it was explained already, of an earlier file say
+            raise
+        raise OSError(
+            f"{redact(url)}: cannot be written: {error.strerror}; make room or get permission, or write elsewhere"
+        ) from error
 
 
 @contextmanager
@@ -42,13 +93,14 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(path))
     part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
     try:
-        with part.open("xb") as file:
-            yield file
-            file.flush()
-            if target.exists():
-                os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
-            os.fsync(file.fileno())
-        part.replace(target)
+        with explaining(str(path)):
+            with part.open("xb") as file:
+                yield file
+                file.flush()
+                if target.exists():
+                    os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
+                os.fsync(file.fileno())
+            part.replace(target)
     finally:
         part.unlink(missing_ok=True)
 

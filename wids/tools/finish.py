@@ -10,6 +10,7 @@ from wids.index_files import unpack_index, write_pack
 from wids.storage import Storage, StorageOptions
 from wids.tools.describe import ShardDescription, Wanted, describe_shard
 from wids.tools.files import write_json
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +35,7 @@ def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) ->
         found = describe_shard(str(shard.part.path), Storage(), Wanted(md5=md5, index=True))
         if found.num_samples != shard.num_samples:
             raise WidsError(
-                f"{redact(target.url(shard.name))}: has {found.num_samples} samples, but {shard.num_samples} were written; "
+                f"{redact(target.url(shard.name))}: has {counted(found.num_samples, 'sample')}, but {counted(shard.num_samples, 'was', 'were')} written; "
                 "is its disk damaged?"
             )
     target.publish(shard.part, shard.name)

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from wids.errors import DescriptorError, WidsError
 from wids.tools.files import write_json
+from wids.tools.shard_names import ShardNames
 from wids.tools.writer import ShardWriter
 
 if TYPE_CHECKING:
@@ -106,13 +107,18 @@ def pack_images(
         progress: Show a bar.
 
     Raises:
+        DescriptorError: Shards cannot be named after this descriptor.
         WidsError: The shards that are there are of other images.
         OSError: An image cannot be read, or a shard not written. The shards that are there are whole.
     """
     images = list(folder.images)
+    pattern = output.with_name(f"{output.stem.replace('%', '%%')}-%06d.tar")
+    descriptor = ShardNames.parse(pattern).descriptor
+    if descriptor != output.name:
+        raise DescriptorError(f"{output}: shards with this name have another descriptor; call it {descriptor}")
     if seed is not None:
         random.Random(seed).shuffle(images)  # noqa: S311 - an order, no secret
-    with ShardWriter(output.with_name(f"{output.stem}-%06d.tar"), max_bytes=max_bytes, resume=resume) as writer:
+    with ShardWriter(pattern, max_bytes=max_bytes, resume=resume) as writer:
         done = writer.num_samples
         if done and (done > len(images) or images[done - 1].key != writer.last_key):
             raise WidsError(f"{output}: the shards that are there are of other images; write elsewhere, or remove them")

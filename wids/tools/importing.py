@@ -13,7 +13,7 @@ from wids.errors import DescriptorError, redact
 from wids.storage import Storage
 from wids.tools.create import name_shards
 from wids.tools.describe import Wanted, describe_shard
-from wids.tools.files import check_place, write_json
+from wids.tools.files import check_place, refuse_shards, write_json
 from wids.tools.image_folder import holds_images, list_images, pack_images
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def import_folder(
             write_json(path, content)
         return Imported(content, IMAGE_FOLDER, 0)
     found_kind, shards = read_folder(folder, split, kind)
+    refuse_shards(path, (str(shard["url"]) for shard in shards))
     unknown = [number for number, shard in enumerate(shards) if "nsamples" not in shard]
     _count(shards, unknown, storage, executor, progress)
     content = {

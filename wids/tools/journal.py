@@ -29,7 +29,7 @@ from wids.index_files import IndexPack
 from wids.source import Identity, MmapSource
 from wids.tar import decode_index
 from wids.tools.describe import ShardDescription
-from wids.tools.files import writing
+from wids.tools.files import explaining, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -104,11 +104,12 @@ class Journal:
             OSError: It cannot be written.
         """
         text, data = found.packed or ("", b"")
-        end = self._file.seek(0, os.SEEK_END)
-        if end == 0:
-            end = self._file.write(_FORMAT)
-        start = _write_record(self._file, url, found, data)
-        self._file.flush()
+        with explaining(str(self._path or tempfile.gettempdir())):
+            end = self._file.seek(0, os.SEEK_END)
+            if end == 0:
+                end = self._file.write(_FORMAT)
+            start = _write_record(self._file, url, found, data)
+            self._file.flush()
         self._found[url] = found.without_pack()
         self._places[url] = (end + start, len(data), text)
 

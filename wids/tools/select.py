@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wids.descriptor.urls import is_url
 from wids.errors import DescriptorError
 from wids.tools.create import name_shards
-from wids.tools.files import check_place, write_json
+from wids.tools.files import check_place, refuse_shards, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +44,7 @@ def write_selection(descriptor: Any, rows: Any, output: str | os.PathLike[str]) 
     if isinstance(descriptor, (str, os.PathLike)) and path.exists() and Path(descriptor).exists():
         _refuse_same(path, Path(descriptor))
     dataset = descriptor if isinstance(descriptor, ShardListDataset) else ShardListDataset(descriptor)
+    refuse_shards(path, (str(shard["url"]) for shard in dataset.spec["shardlist"]))
     selected = dataset.select(rows)
     content = {key: value for key, value in dataset.spec.items() if key not in _OWN}
     content |= {"wids_version": 1, **_list_shards(dataset, path), "rows": selected.describe_rows()}

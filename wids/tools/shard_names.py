@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
-from wids.descriptor.urls import is_tar
+from wids.descriptor.urls import is_tar, is_url
 from wids.errors import redact
 from wids.index_files import SUFFIX
+
+_NUMBER = re.compile(r"%0?[0-9]{0,2}[diu]")
+"""Other formats would write names that are not found again by their numbers, or hold a NUL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +37,17 @@ class ShardNames:
         """
         text = os.fspath(pattern)
         folder, slash, name = text.rpartition("/")
-        names = cls(folder or slash, name)
-        try:
-            first, second = names.name(0), names.name(1)
-            folder = folder % ()
-        except (TypeError, ValueError):
-            raise ValueError(f"{_shown(text)}: is no pattern of shards; write %06d once, in the name") from None
-        if first == second:
-            raise ValueError(f"{_shown(text)}: all shards would have one name; write %06d in it")
-        if not is_tar(first) or first.startswith((".", "~")):
+        if is_url(text) and (not slash or folder.endswith(":/")):
+            raise ValueError(
+                f"{_shown(text)}: names no folder; write to a path, or to one in a store: s3://bucket/folder/{name}"
+            )
+        rest = name.replace("%%", "")
+        if len(_NUMBER.findall(rest)) != 1 or rest.count("%") != 1 or "%" in folder.replace("%%", ""):
+            raise ValueError(f"{_shown(text)}: is no pattern of shards; write %06d once, in the name, and %% for a %")
+        names = cls(folder.replace("%%", "%") or slash, name)
+        if not is_tar(names.name(0)) or name.startswith((".", "~")):
             raise ValueError(f"{_shown(text)}: is no name of shards; let it end with .tar, .tar.gz or .tar.zst")
-        return cls(folder or slash, name)
+        return names
 
     def name(self, number: int) -> str:
         """Return the name of a shard in its folder."""
@@ -52,7 +56,8 @@ class ShardNames:
     @property
     def stem(self) -> str:
         """What all names begin with."""
-        return self.pattern.partition("%")[0].rstrip("-_.") or "shardindex"
+        before = self.pattern.replace("%%", "\0").partition("%")[0].replace("\0", "%")
+        return before.rstrip("-_.") or "shardindex"
 
     @property
     def descriptor(self) -> str:

@@ -133,7 +133,10 @@ class _Bar:
         if not isinstance(result, str):
             self._num_samples += result.num_samples
             self._num_bytes += result.size
-            self._bar.set_postfix_str(f"{self._num_samples:,} samples, {in_words(self._num_bytes)}", refresh=False)
+            self._bar.set_postfix_str(
+                f"{self._num_samples:,} {'sample' if self._num_samples == 1 else 'samples'}, {in_words(self._num_bytes)}",
+                refresh=False,
+            )
         self._bar.update()
 
 
@@ -151,6 +154,8 @@ def _try_describe(
 def _same(url: str) -> str:
     """Return what the journal calls a shard: absolute, and without what only says who asks for it, and until when."""
     try:
-        return unsigned(locate(url))
+        name = unsigned(locate(url))
     except FetchError:
         return url  # who opens it says what is wrong with it
+    # A folder above the shards may have a name in other bytes than UTF-8, which JSON cannot hold.
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -11,19 +11,20 @@ import os
 import re
 import secrets
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wids.errors import FetchError, WidsError, redact
+from wids.errors import FetchError, redact
 from wids.storage.locations import locate
 from wids.storage.part_file import create_locked, remove_if_left, scratch_path
 from wids.storage.retry import RetryPolicy, retrying
 from wids.storage.stores import ObjectStores, store_errors
+from wids.tools.files import make_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from wids.storage.locations import Location
 
@@ -47,25 +48,6 @@ class Part:
         self.path.unlink(missing_ok=True)
         with suppress(OSError):  # closing writes what is left, which nobody needs, and the disk may be full
             self.file.close()
-
-
-@contextmanager
-def explaining(url: str) -> Iterator[None]:
-    """Say of what the system refuses which shard it was about.
-
-    Raises:
-        OSError: It cannot be written; names it, and what to do.
-    """
-    try:
-        yield
-    except (WidsError, FileExistsError):
-        raise
-    except OSError as error:
-        if error.errno is None:  # it was explained already, of an earlier shard say
-            raise
-        raise OSError(
-            f"{redact(url)}: cannot be written: {error.strerror}; make room or get permission, or write elsewhere"
-        ) from error
 
 
 class Target(Protocol):
@@ -134,7 +116,7 @@ class Folder:
 
     def prepare(self) -> None:
         """Make the folder, and remove what dead writers left in it."""
-        self._path.mkdir(parents=True, exist_ok=True)
+        make_folder(self._path)
         for path in self._path.iterdir():
             if (path.name.startswith(_PREFIX) and path.name.endswith(_SUFFIX)) or _SCRATCH.fullmatch(path.name):
                 remove_if_left(path)
@@ -185,8 +167,7 @@ class Store:
         self._spool: tempfile.TemporaryDirectory[str] | None = None
 
     def prepare(self) -> None:
-        """Make a temporary folder, and that of the store where it has such."""
-        self._spool = tempfile.TemporaryDirectory(prefix="wids-")
+        """Make the folder of the store, where it has such."""
         if self._scheme not in _SHOWN_WHOLE:
             with store_errors(self._location):
                 file_system, path = self._stores.file_system(self._location)
@@ -231,7 +212,7 @@ class Store:
 
     @property
     def _folder(self) -> Path:
-        assert self._spool is not None, "prepare comes first"
+        self._spool = self._spool or tempfile.TemporaryDirectory(prefix="wids-")
         return Path(self._spool.name)
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from wids.errors import WidsError
 from wids.index_files import IndexPack, write_pack
 from wids.tools.describe import Wanted
+from wids.tools.files import explaining
 from wids.tools.journal import Journal
 from wids.tools.survey import Survey
 
@@ -56,7 +57,8 @@ def recount(
         if errors:
             raise WidsError("; ".join(errors.values()))
         if pack is not None:
-            write_pack(pack, str(pack), ((url, *survey.packed(url, url)) for url in urls))
+            with explaining(str(pack)):
+                write_pack(pack, str(pack), ((url, *survey.packed(url, url)) for url in urls))
     changes = []
     for entry, url in zip(entries, urls, strict=True):
         found = survey.found[url]

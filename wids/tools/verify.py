@@ -18,6 +18,7 @@ from wids.storage import Storage
 from wids.tar import build_index
 from wids.tools.check_shard import ShardChecker, ShardReport, read_keys, show
 from wids.tools.findings import Finding, list_examples
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -86,7 +87,8 @@ def _compare_fields(reports: Iterable[ShardReport]) -> list[Finding]:
         Finding(
             "other-fields",
             firsts[names][0],
-            f"{count} samples of the data set have the fields {' '.join(names)}, most have {' '.join(usual)}; "
+            f"{counted(count, 'sample of the data set has', 'samples of the data set have')} the fields {' '.join(names)}, most have "
+            f"{' '.join(usual)}; "
             f"the first is key {firsts[names][1]}",
             count,
         )
@@ -114,7 +116,7 @@ def _compare_keys(
                 if first != number:
                     pairs.setdefault((first, number), []).append(key)
     more = len(repeated) - len(looked_up)
-    note = f"; about {more} keys more are in several shards of the data set" if more else ""
+    note = f"; about {counted(more, 'key more is', 'keys more are')} in several shards of the data set" if more else ""
     return [
         Finding(
             "repeated-key",

@@ -18,11 +18,12 @@ from wids.encode import Encoder
 from wids.errors import EncodeError, WidsError, redact
 from wids.tar.make_header import HeaderMaker
 from wids.tools.check_shard import read_keys
+from wids.tools.files import explaining
 from wids.tools.finish import Finisher, describe_existing, finish_shard, remove_shards, write_descriptor
 from wids.tools.sample_names import encode_field, encode_key
 from wids.tools.shard_file import ShardFile, make_limits
 from wids.tools.shard_names import ShardNames
-from wids.tools.targets import explaining, open_target
+from wids.tools.targets import open_target
 
 if TYPE_CHECKING:
     import os

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wids.errors import DescriptorError, WidsError, redact
 from wids.tar import format_offsets
 from wids.tools.export.samples import for_each_shard, read_samples
-from wids.tools.files import write_file
+from wids.tools.files import make_folder, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ def export_dali(
         raise DescriptorError(f"{double}: would be the index of two shards; export them to folders of their own")
     tables = for_each_shard(partial(_make_table, storage), shards, executor, progress)
     for path, table in zip(paths, tables, strict=True):
-        folder.mkdir(parents=True, exist_ok=True)  # not before: where the first shard cannot be read, nothing is left
+        make_folder(folder)  # not before: where the first shard cannot be read, nothing is left
         write_file(path, table)
     return paths
 

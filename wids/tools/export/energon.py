@@ -31,7 +31,7 @@ from wids.errors import DescriptorError, WidsError, redact
 from wids.storage import locate
 from wids.tar import first_headers, stops_of
 from wids.tools.export.samples import Sample, for_each_shard, read_samples
-from wids.tools.files import write_file
+from wids.tools.files import explaining, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,21 +104,24 @@ def export_energon(
         name: shard for split, shards in splits.items() for name, shard in zip(named[split], shards, strict=True)
     }
     part = meta.with_name(f"{_META}.{secrets.token_hex(8)}")
-    part.mkdir()
     try:
-        found = zip(
-            entries, for_each_shard(partial(_look_at, storage), list(entries.values()), executor, progress), strict=True
-        )
-        bounds = _write_index(part / "index.sqlite", found)
-        counts = {name: len(offsets) - 1 for name, offsets in bounds.items()}
-        info = {"energon_version": None, "shard_counts": counts}
-        (part / ".info.json").write_bytes(orjson.dumps(info, option=orjson.OPT_INDENT_2))
-        (part / "split.yaml").write_text(yaml.safe_dump({"split_parts": named, "exclude": []}, sort_keys=False))
-        (part / "dataset.yaml").write_bytes(_DATASET)
-        (part / "index.uuid").write_text(str(uuid.uuid4()))
-        for name, offsets in bounds.items():
-            write_file((folder / name).with_suffix(".tar.idx"), offsets.astype("<u8").tobytes())
-        part.rename(meta)
+        with explaining(str(meta)):
+            part.mkdir()
+            found = zip(
+                entries,
+                for_each_shard(partial(_look_at, storage), list(entries.values()), executor, progress),
+                strict=True,
+            )
+            bounds = _write_index(part / "index.sqlite", found)
+            counts = {name: len(offsets) - 1 for name, offsets in bounds.items()}
+            info = {"energon_version": None, "shard_counts": counts}
+            (part / ".info.json").write_bytes(orjson.dumps(info, option=orjson.OPT_INDENT_2))
+            (part / "split.yaml").write_text(yaml.safe_dump({"split_parts": named, "exclude": []}, sort_keys=False))
+            (part / "dataset.yaml").write_bytes(_DATASET)
+            (part / "index.uuid").write_text(str(uuid.uuid4()))
+            for name, offsets in bounds.items():
+                write_file((folder / name).with_suffix(".tar.idx"), offsets.astype("<u8").tobytes())
+            part.rename(meta)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return meta
@@ -176,13 +179,18 @@ def _scan_headers(path: str, num_samples: int) -> list[int]:
 def _write_index(path: Path, shards: Iterable[tuple[str, _Shard]]) -> dict[str, NDArray[np.int64]]:
     """Write the database; return where the samples of each shard begin, and where the last one ends."""
     bounds = {}
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(f"PRAGMA journal_mode = OFF; {_TABLES}")
-        for number, (name, shard) in enumerate(shards):
-            _add_shard(database, number, name, shard)
-            bounds[name] = np.array(shard.bounds, np.int64)
-        database.executescript(_INDEXES)
-        database.commit()
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            database.executescript(f"PRAGMA journal_mode = OFF; {_TABLES}")
+            for number, (name, shard) in enumerate(shards):
+                _add_shard(database, number, name, shard)
+                bounds[name] = np.array(shard.bounds, np.int64)
+            database.executescript(_INDEXES)
+            database.commit()
+    except sqlite3.Error as error:
+        raise OSError(
+            f"{path.parent}: cannot be written: {error}; make room or get permission, or write elsewhere"
+        ) from error
     return bounds
 
 

@@ -1,0 +1,120 @@
+"""Many shards to what a plan of new ones needs of their samples: bytes, keys, and where each lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from wids.shard_cache import ShardCache, default_lru_size
+from wids.tar.make_header import HeaderMaker
+from wids.tools.check_shard import hash_keys, read_keys, show
+from wids.tools.copy_shard import CopyTask
+from wids.tools.reshard_plan import measure_samples
+from wids.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from wids.fields import FieldFilter
+    from wids.storage import Storage
+    from wids.tar import TarIndex
+
+
+class SampleSurvey:
+    """What is known of all samples before any is copied.
+
+    Args:
+        shards: As a descriptor has them.
+        storage: Opens them.
+        fields: The only ones that are written; None for all.
+        keys: The only ones that are written; None for all.
+        progress: Show a bar.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Mapping[str, Any]],
+        storage: Storage,
+        fields: FieldFilter | None,
+        keys: set[str] | None,
+        *,
+        progress: bool,
+    ) -> None:
+        self._shards = shards
+        wanted = None if keys is None else {key.encode("utf-8", "surrogateescape") for key in keys}
+        self._missing_keys = set(wanted or ())
+        headers = HeaderMaker()
+        cache = ShardCache(shards, storage, default_lru_size())
+        sizes, hashes, is_chosen, counts = (
+            [np.zeros(0, np.int64)],
+            [np.zeros(0, np.uint64)],
+            [np.zeros(0, np.bool_)],
+            [0],
+        )
+        bar = tqdm(shards, "planning", unit="shard", delay=1, disable=None if progress else True)
+        for number, shard in enumerate(bar):
+            index = cache.get(number).index
+            count = index.num_samples if shard.get("nsamples") is None else shard["nsamples"]
+            counts.append(count)
+            sizes.append(measure_samples(index, fields, headers)[:count])
+            hashes.append(hash_keys(index)[:count])
+            is_chosen.append(self._find_wanted(index, wanted)[:count])
+        cache.close()
+        self._starts = np.cumsum(counts)
+        self.sizes = np.concatenate(sizes)
+        """`(num_samples,)` int64, bytes that each sample takes in a tar; 0 for one that has none of the fields."""
+        self.hashes = np.concatenate(hashes)
+        """`(num_samples,)` uint64, of each key."""
+        self._is_chosen = np.concatenate(is_chosen)
+
+    def _find_wanted(self, index: TarIndex, wanted: set[bytes] | None) -> NDArray[np.bool_]:
+        if wanted is None:
+            return np.ones(index.num_samples, np.bool_)
+        keys = list(read_keys(index))
+        self._missing_keys.difference_update(keys)
+        return np.fromiter((key in wanted for key in keys), np.bool_, len(keys))
+
+    def choose(self, samples: range | None) -> NDArray[np.int64]:
+        """Return the indices of the samples that are written, ascending.
+
+        Raises:
+            ValueError: There are none, or one has none of the fields.
+            LookupError: Some are not there.
+        """
+        if self._missing_keys:
+            examples = ", ".join(show(key) for key in sorted(self._missing_keys)[:5])
+            raise LookupError(
+                f"{counted(len(self._missing_keys), 'of the keys is', 'of the keys are')} in no sample: {examples}"
+            )
+        num_samples = len(self.sizes)
+        if samples is not None and (samples.step != 1 or not 0 <= samples.start < samples.stop <= num_samples):
+            raise LookupError(
+                f"samples is {samples}; it must be within the {num_samples} that there are, one after the other"
+            )
+        first, stop = (0, num_samples) if samples is None else (samples.start, samples.stop)
+        chosen: NDArray[np.int64] = np.flatnonzero(self._is_chosen[first:stop]) + first
+        if not len(chosen):
+            raise ValueError("there are no samples to write; name other ones")
+        empty = chosen[self.sizes[chosen] == 0]
+        if len(empty):
+            raise ValueError(
+                f"{counted(len(empty), 'sample has', 'samples have')} none of the fields, the first at index {empty[0]}; name "
+                "more of them, or leave these samples out"
+            )
+        return chosen
+
+    def make_task(self, name: str, rows: NDArray[np.int64]) -> CopyTask:
+        """Return how a new shard of these samples is made."""
+        shards = np.searchsorted(self._starts, rows, "right") - 1
+        used, places = np.unique(shards, return_inverse=True)
+        return CopyTask(
+            name,
+            [self._shards[shard] for shard in used.tolist()],
+            places,
+            rows - self._starts[shards],
+            int(self.sizes[rows].sum()),
+        )
