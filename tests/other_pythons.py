@@ -25,6 +25,7 @@ LONG = (
     "tests/tar/test_properties.py", "tests/tar/test_limits.py", "tests/storage/test_disk_cache.py",
     "tests/storage/test_space.py", "tests/storage/test_kill.py", "tests/storage/test_ranges.py",
     "tests/storage/test_compression.py", "tests/tools/test_writer_kill.py", "tests/tools/test_reshard.py", "tests/cli/test_bad_input.py",
+    "tests/cli/test_commands.py",
 )  # fmt: skip
 """What they find does not depend on the version."""
 FEW = ("tests/tar", "tests/descriptor", "tests/test_indexed.py")

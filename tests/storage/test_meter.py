@@ -239,7 +239,7 @@ def test_datasets_that_went_leave_no_descriptor_open(tmp_path: Path) -> None:
 
     shard = str(write_tar(tmp_path / "a.tar", sample_members(1)))
     before = opened()
-    for _ in range(20):
+    for _ in range(6):
         with wids.ShardListDataset([(shard, 1)]) as dataset:
             dataset.read(0)
         del dataset
