@@ -31,8 +31,7 @@ def workers(number: int) -> Iterator[Executor | None]:
     if number == 1:
         yield None
         return
-    threading.excepthook = _pass_over_cancelled
-    with ProcessPoolExecutor(number, _Context(), initializer=_set_up_worker) as executor:
+    with _silence_about_cancelled(), ProcessPoolExecutor(number, _Context(), initializer=_set_up_worker) as executor:
         try:
             yield executor
         except BrokenExecutor as error:
@@ -46,10 +45,20 @@ def workers(number: int) -> Iterator[Executor | None]:
             raise
 
 
-def _pass_over_cancelled(raised: threading.ExceptHookArgs) -> None:
+@contextmanager
+def _silence_about_cancelled() -> Iterator[None]:
     """Say nothing of what a pool's thread raises where work was cancelled before its processes were found to be gone."""
-    if not issubclass(raised.exc_type, InvalidStateError):
-        threading.__excepthook__(raised)
+    before = threading.excepthook
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if not issubclass(raised.exc_type, InvalidStateError):
+            before(raised)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 class _Process(SpawnProcess):
