@@ -371,6 +371,24 @@ def test_an_interrupt_ends_all_processes_in_one_line(folder: Path, shards: list[
     assert sorted({path.name for path in folder.iterdir()} - {".all.json.journal"}) == [*shards, "wait.tar"]
 
 
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM], ids=lambda sent: sent.name)
+def test_no_process_outlives_the_one_that_started_it(shards: list[str], sent: signal.Signals) -> None:
+    Path(shards[2]).unlink()
+    os.mkfifo(shards[2])  # whoever reads it waits
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wids", "create", *shards, "-o", "a.json", "--workers", "2"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    journal = Path(".a.json.journal")
+    wait_until(lambda: journal.exists() and all(name.encode() in journal.read_bytes() for name in shards[:2]))
+
+    process.send_signal(sent)
+
+    # It ends when nobody has it open any more.
+    assert process.communicate(timeout=60)[0] == b""
+
+
 def test_a_process_that_is_killed_is_one_line(shards: list[str]) -> None:
     os.mkfifo("wait.tar")
     process = subprocess.Popen(
@@ -522,3 +540,17 @@ def test_names_on_stdin_may_have_any_bytes_and_the_line_ends_of_windows(folder: 
     done = start("cat", "a.tar", "-", "txt", "--lines", input=b"b\r\ncaf\xe9\r\n")
 
     assert (done.stdout, done.stderr) == (b"2\n1\n", b"")
+
+
+def test_an_update_that_changes_nothing_leaves_the_last_backup(descriptor: str, run: Run) -> None:
+    original = Path(descriptor).read_bytes()
+    assert run("update", descriptor, "-n", "other")[0] == 0
+
+    assert run("update", descriptor, "-n", "other") == (0, "", "")
+    status, _, errors = run("update", descriptor)
+
+    assert (status, errors) == (
+        1,
+        f"widsindex: {descriptor}: nothing was said to change; see: widsindex update --help\n",
+    )
+    assert Path(f"{descriptor}.bak").read_bytes() == original

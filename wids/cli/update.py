@@ -67,6 +67,10 @@ def run(options: argparse.Namespace) -> None:
         content: dict[str, Any] = orjson.loads(before)
     except ValueError as error:
         raise DescriptorError(f"{path}: is a shard and no descriptor; make one with: widsindex create") from error
+    if not any(getattr(options, name) for name in ("rebase", "nodir", "recount")) and all(
+        getattr(options, name) is None for name in ("name", "info", "base", "keep", "dir")
+    ):
+        raise ValueError(f"{path}: nothing was said to change; see: widsindex update --help")
     for name in ("name", "info", "base", "keep"):
         if getattr(options, name) is not None:
             content[name] = getattr(options, name)
@@ -74,6 +78,8 @@ def run(options: argparse.Namespace) -> None:
     if options.recount:
         with workers(options.workers) as executor:
             _recount(content, path, storage, executor)
+    if content == orjson.loads(before):
+        return  # and the .bak is still what was there before the last change
     with writing(path.with_name(f"{path.name}.bak")) as file:
         file.write(before)
     write_json(path, content)
@@ -83,7 +89,9 @@ def _move(content: dict[str, Any], options: argparse.Namespace) -> None:
     """Change the folders in the shards' URLs."""
     if not (options.rebase or options.nodir or options.dir is not None):
         return
-    entries = content.get("shardlist", [])
+    if "shardlist" not in content:
+        raise ValueError(f"{options.file}: has no shardlist of its own; update the descriptors that its datasets name")
+    entries = content["shardlist"]
     if options.rebase:
         folders = {str(entry["url"]).rpartition("/")[0] for entry in entries}
         if len(folders) != 1 or "" in folders:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+import threading
+from concurrent.futures import BrokenExecutor, InvalidStateError, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import TYPE_CHECKING
@@ -29,7 +31,7 @@ def workers(number: int) -> Iterator[Executor | None]:
     if number == 1:
         yield None
         return
-    with ProcessPoolExecutor(number, _Context(), initializer=_die_of_interrupts) as executor:
+    with _silence_about_cancelled(), ProcessPoolExecutor(number, _Context(), initializer=_set_up_worker) as executor:
         try:
             yield executor
         except BrokenExecutor as error:
@@ -41,6 +43,22 @@ def workers(number: int) -> Iterator[Executor | None]:
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
+
+
+@contextmanager
+def _silence_about_cancelled() -> Iterator[None]:
+    """Say nothing of what a pool's thread raises where work was cancelled before its processes were found to be gone."""
+    before = threading.excepthook
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if not issubclass(raised.exc_type, InvalidStateError):
+            before(raised)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 class _Process(SpawnProcess):
@@ -58,8 +76,17 @@ class _Context(SpawnContext):
     Process = _Process
 
 
-def _die_of_interrupts() -> None:
-    """End at once at Ctrl-C, which the terminal sends to all processes; the first one says so."""
+def _set_up_worker() -> None:
+    """End at once at Ctrl-C, which the terminal sends to all processes, and with the first one, however that ends."""
+    threading.Thread(target=_end_with_parent, name="wids-parent", daemon=True).start()
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # as it is in the background of a shell
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _end_with_parent() -> None:
+    """Wait until the process that started this one is gone; the pool's own pipes never say so, as its workers hold both ends."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
