@@ -245,6 +245,15 @@ def test_a_server_without_ranges_is_one_clear_error(server: WebServer, tmp_path:
         by_ranges(entries, tmp_path / "cache").read(0)
 
 
+def test_auto_fetches_whole_what_only_comes_whole(server: WebServer, tmp_path: Path) -> None:
+    entries = put_shards(server, tmp_path, [10, 10])
+    dataset = by_ranges(entries, tmp_path / "cache", access="auto", lru_size=1)
+
+    assert [dataset.read(index)[".txt"] for index in (3, 13, 4)] == [b"text of 3", b"text of 13", b"text of 4"]
+    # One that asked for a part, and one that got the whole; the third opening finds it in the cache.
+    assert [path for path, _ in server.requests] == ["/0000.tar", "/0000.tar", "/0001.tar", "/0001.tar"]
+
+
 @pytest.mark.parametrize("code", [403, 404])
 def test_what_will_not_pass_is_raised_at_once(ranges: WebServer, tmp_path: Path, code: int) -> None:
     entries = put_shards(ranges, tmp_path, [10])

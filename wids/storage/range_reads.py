@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wids.errors import FetchError
 from wids.storage.compression import HEAD_BYTES, compression_of_name, sniff
 from wids.storage.process import PerProcess
-from wids.storage.ranges import BlockCache, RangeSource
+from wids.storage.ranges import BlockCache, RangeSource, WholeOnlyError
 from wids.storage.retry import retrying
 
 if TYPE_CHECKING:
@@ -88,13 +88,19 @@ class RangeReads:
         return True
 
     def open(self, location: Location, expected: Expected) -> RangeSource | None:
-        """Open a shard by ranges; None where it turns out to be compressed and may be fetched whole.
+        """Open a shard by ranges; None where it only comes whole, or is compressed, and may be fetched so.
 
         Raises:
-            FetchError: It cannot be had, or is compressed and may not be fetched whole.
+            FetchError: It cannot be had, or only whole, which it may not.
             ShardMismatchError: It has another size than expected.
         """
-        source = self._open(location)
+        try:
+            source = self._open(location)
+        except WholeOnlyError:
+            if self._access == "range":
+                raise
+            self._worn.add(location.url)  # and is not asked for a part again
+            return None
         expected.check_size(source.identity.size, location.name)
         if sniff(bytes(source.window(0, HEAD_BYTES)[0])) is not None:
             _refuse_compressed(location, compressed=self._access == "range")

@@ -52,6 +52,10 @@ class Piece:
     """Changes with the object; None where the other side has nothing of that kind."""
 
 
+class WholeOnlyError(FetchError):
+    """An object comes whole or not at all."""
+
+
 class RangeTransport(Protocol):
     """Reads ranges of objects; safe to use from several threads of the process that made it."""
 
@@ -59,6 +63,7 @@ class RangeTransport(Protocol):
         """Return the bytes `[start, stop)`, fewer only where the object ends before.
 
         Raises:
+            WholeOnlyError: Its store gives no parts.
             FetchError: They cannot be had, now or later.
             PassingError: They may be had at the next attempt.
         """

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wids.errors import FetchError
-from wids.storage.ranges import Piece
+from wids.storage.ranges import Piece, WholeOnlyError
 from wids.storage.retry import PassingError
 from wids.storage.transport import Body, ResumePoint
 
@@ -84,7 +84,7 @@ class ObjectStores:
         file, info = opened
         size = info.get("size")
         if not isinstance(size, int):
-            raise FetchError(f"{location.name}: its store does not say how large it is; set access to 'download'")
+            raise WholeOnlyError(f"{location.name}: its store does not say how large it is; set access to 'download'")
         stop = min(stop, size)
         with store_errors(location):
             if start >= stop:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from wids.errors import FetchError
-from wids.storage.ranges import Piece
+from wids.storage.ranges import Piece, WholeOnlyError
 from wids.storage.retry import PassingError
 from wids.storage.transport import CHUNK_BYTES, Body, ResumePoint
 
@@ -73,7 +73,7 @@ class WebServers:
             if response.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and start == 0:
                 return Piece(b"", 0, _tag(response))  # an empty object has no byte to ask for
             if response.status == HTTPStatus.OK:
-                raise FetchError(
+                raise WholeOnlyError(
                     f"{location.name}: the server sends the whole object where a part is asked for; "
                     "set access to 'download'"
                 )
