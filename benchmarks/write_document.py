@@ -140,7 +140,7 @@ def compare(results: dict[str, dict[str, dict[str, float]]]) -> list[str]:
             "`dataset[i]` costs more than `read(i)`, because it makes a stream of each field, decodes the key and names the sample's place. "
             "`__getitems__` gives such samples, HF datasets dictionaries of bytes. Each side has pickled one batch before its batches are timed, as "
             "DataLoader workers do to send it: in a process that never freed a large block, malloc gives the memory of each batch back to the system "
-            "and gets it anew, page by page, which costs img twice the time, on all sides."
+            "and gets it anew, page by page, which takes large samples longest."
         ),
         "",
         f"`one` is `many` in a single shard: a sample of a hundred shards takes {ratio:.2f} times as long (1.5 at most).",
