@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import random_access
 from document_sections import NAMES, label, plain, pyplot, sections
 
+from wids.words import counted
+
 DOCS = random_access.ROOT / "docs"
 README = random_access.ROOT / "README.md"
 README_FIGURES = re.compile(r"(<!-- figures:[^\n]*-->\n).*?(<!-- end of figures -->)", re.DOTALL)
@@ -169,7 +171,7 @@ def format_figure(value: float) -> str:
 def describe_kind(kind: str) -> str:
     """Return what one kind of data is."""
     shards, count, fields = random_access.KINDS[kind]
-    return f"{shards} shards of {count:,} samples, " + " + ".join(f"{size:,} B" for size in fields.values())
+    return f"{counted(shards, 'shard')} of {count:,} samples, " + " + ".join(f"{size:,} B" for size in fields.values())
 
 
 def describe(side: str) -> str:
