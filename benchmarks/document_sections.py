@@ -25,6 +25,15 @@ NAMES = {
     "litdata": "LitData",
     "energon": "Megatron-Energon",
 }
+COLOURS = {
+    "this": "#1f77b4",
+    "floor": "#999999",
+    "wids 0.1.11": "#ff7f0e",
+    "webshart": "#2ca02c",
+    "array_record": "#d62728",
+    "webdataset": "#2ca02c",
+}
+"""Of lines in plots."""
 
 
 def sections(images: Path) -> list[str]:
@@ -179,7 +188,7 @@ def pyplot() -> Any:
 
 def line(side: str) -> dict[str, Any]:
     """Return how a side's line is drawn."""
-    return {"linewidth": 2.5, "color": "#1f77b4"} if side == "this" else {"linewidth": 1}
+    return {"linewidth": 2.5 if side == "this" else 1, "color": COLOURS[side]}
 
 
 def cold(results: dict[str, dict[str, dict[str, list[float]]]], _: Path) -> list[str]:
