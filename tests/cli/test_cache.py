@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from pathlib import Path
@@ -52,6 +53,15 @@ def test_fetch_fills_the_cache_and_ls_prune_and_clear_tend_it(remote: str, serve
     status, out, _ = run("cache", "clear")
     assert (status, cached_shards(Path(os.environ["WIDS_CACHE"]))) == (0, [])
     assert not list(Path(os.environ["WIDS_CACHE"]).rglob("*.widx"))
+
+
+def test_fetch_counts_local_shards_that_it_unpacked(shards: list[str], run: Any) -> None:
+    packed = Path("packed.tar.gz")
+    packed.write_bytes(gzip.compress(Path(shards[0]).read_bytes()))
+    write_descriptor(Path("train.json"), [{"url": str(packed)}, {"url": shards[2]}])
+
+    assert run("fetch", "train.json")[1].startswith("train.json: 1 of 2 shards is in ")
+    assert "1 is read where it lies, 0 failed" in run("fetch", "train.json")[1]
 
 
 def test_fetch_takes_some_of_the_shards_only(remote: str, server: WebServer, run: Any) -> None:

@@ -356,8 +356,6 @@ class Storage:
 
     def cached_as(self, shard: Mapping[str, Any]) -> str | None:
         """Return what a shard is called in the cache's bookkeeping; None where it is read where it lies, or is not there."""
-        if not self.options.cache_local and locate(shard["url"]).kind == "local":
-            return None
         try:
             key = self._look_up(shard)[2]
         except (WidsError, OSError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wids.errors import WidsError
 from wids.storage.ahead import FetchAhead
+from wids.storage.locations import locate
 from wids.storage.process import PerProcess
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ class Upcoming:
 
     def _announce(self, shards: Sequence[Mapping[str, Any]]) -> None:
         """Tell all who use the cache folder what is needed next, so that it stays there."""
-        ids = [shard_id for shard in shards if (shard_id := self._storage.cached_as(shard)) is not None]
+        # Local ones are not looked into, which would read from each of them.
+        cache_local = self._storage.options.cache_local
+        may_be_cached = [shard for shard in shards if cache_local or locate(shard["url"]).kind != "local"]
+        ids = [shard_id for shard in may_be_cached if (shard_id := self._storage.cached_as(shard)) is not None]
         try:
             if ids and not self._announcement.is_made:
                 self._storage.make_cache_folder()
