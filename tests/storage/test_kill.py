@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import random
@@ -38,14 +39,14 @@ def slowly(handler: Any, data: bytes) -> None:
         time.sleep(0.002)
 
 
-def read_many(cache: str, urls: list[str], seed: int, ready: Any, answers: Any) -> None:
-    """Read shards at random and tell how many were wrong."""
+def read_many(cache: str, urls: list[str], seed: int, reads: int | None, ready: Any, answers: Any) -> None:
+    """Read shards at random, so many times or for ever, and tell how many were wrong."""
     opened = Storage(StorageOptions(cache_dir=cache, cache_size=3 * SIZE), retry=QUICK)
     draw = random.Random(seed)
     expected = [body(number) for number in range(len(urls))]
     ready.set()
     wrong = 0
-    for _ in range(READS):
+    for _ in itertools.count() if reads is None else range(reads):
         number = draw.randrange(len(urls))
         wrong += content(opened.open({"url": urls[number]})) != expected[number]
     answers.put(wrong)
@@ -72,7 +73,10 @@ def run_round(
     readers = []
     for place in range(3):
         ready, answers = context.Event(), context.Queue()
-        process = context.Process(target=read_many, args=(cache, urls, 10 * round_number + place, ready, answers))
+        reads = READS if place else None  # the one that is killed does not end before
+        process = context.Process(
+            target=read_many, args=(cache, urls, 10 * round_number + place, reads, ready, answers)
+        )
         process.start()
         readers.append((process, ready, answers))
     victim, ready, _ = readers[0]

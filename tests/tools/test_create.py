@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tracemalloc
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -375,6 +376,35 @@ def test_no_more_than_a_bounded_number_is_at_work() -> None:
     assert taken <= 256
     assert max(result for _, result in results) == 1999
     assert executor.most <= 256
+
+
+class Breaking(Executor):
+    """Does the work at once, and is broken at the last thing but one, as its future or, after that, `submit` tells."""
+
+    def __init__(self, things: int, *, at_submit: bool) -> None:
+        self.left = things
+        self.at_submit = at_submit
+
+    def submit(self, function: Any, /, *arguments: Any, **more: Any) -> Future[Any]:
+        self.left -= 1
+        future: Future[Any] = Future()
+        if self.left > 1:
+            future.set_result(function(*arguments))
+        elif self.at_submit:
+            raise BrokenProcessPool
+        else:
+            future.set_exception(BrokenProcessPool())
+        return future
+
+
+@pytest.mark.parametrize("at_submit", [False, True])
+def test_what_was_done_when_a_worker_died_is_not_lost(*, at_submit: bool) -> None:
+    done = []
+    with pytest.raises(WidsError, match="was ended from outside"):
+        for thing, _ in spread(abs, range(100), Breaking(100, at_submit=at_submit)):
+            done.append(thing)
+
+    assert done == list(range(98))
 
 
 def test_the_order_is_the_one_given_whoever_is_done_first(shards: list[str]) -> None:

@@ -118,11 +118,8 @@ def remove_unfinished() -> None:
 def scratch_path(folder: Path) -> Iterator[Path]:
     """Give a path where another program may make a file; what is there afterwards is removed."""
     # The lock is on a folder around it, because the program may replace a file that is locked.
-    scratch = folder / f"{secrets.token_hex(8)}{_SCRATCH_SUFFIX}"
-    scratch.mkdir()
-    descriptor = os.open(scratch, os.O_RDONLY | os.O_CLOEXEC)
+    scratch, descriptor = _create_locked_folder(folder)
     try:
-        _lock(descriptor)
         yield scratch / "shard"
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -158,18 +155,32 @@ def create_locked(folder: Path, stem: str, suffix: str) -> tuple[Path, int]:
         path = folder / f"{stem}-{secrets.token_hex(8)}{suffix}"
         # 0o666 and not mkstemp's 0o600: the umask decides who may read what is published.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        if not _lock(descriptor) or os.fstat(descriptor).st_nlink:
+        if _lock(descriptor):
             return path, descriptor
-        os.close(descriptor)  # taken for a leftover between the two calls, and removed
+
+
+def _create_locked_folder(folder: Path) -> tuple[Path, int]:
+    """Return the path and the descriptor of a new folder, locked as `create_locked` locks a file."""
+    while True:
+        path = folder / f"{secrets.token_hex(8)}{_SCRATCH_SUFFIX}"
+        path.mkdir()
+        with suppress(FileNotFoundError):  # it was taken for a leftover before it could be opened
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            if _lock(descriptor):
+                return path, descriptor
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a new file; tell whether this file system has locks."""
+    """Lock a new file or folder; close it and return False where it was taken for a leftover before, and removed."""
     try:
         # Waits for who looks whether it is a leftover, which takes a moment.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:
         if error.errno in {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}:
-            return False
+            return True  # this file system has no locks, and nobody can take anything for a leftover
+        os.close(descriptor)
         raise
-    return True
+    if os.fstat(descriptor).st_nlink:
+        return True
+    os.close(descriptor)
+    return False

@@ -45,6 +45,7 @@ def spread(work: Callable[[T], R], things: Iterable[T], executor: Executor | Non
         while running:
             yield from _take_done(running)
     except BrokenExecutor as error:
+        yield from _take_results(running)  # submitting may notice before they were taken
         raise WidsError(
             "a process that read shards was ended from outside, for want of memory perhaps; give fewer workers"
         ) from error
@@ -54,6 +55,15 @@ def spread(work: Callable[[T], R], things: Iterable[T], executor: Executor | Non
 
 
 def _take_done(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
-    """Wait until something is done; yield what is, and forget it."""
-    for future in wait(running, return_when=FIRST_COMPLETED).done:
-        yield running.pop(future), future.result()
+    """Wait until something is done; yield what is, and forget it; raise what failed only then."""
+    done = wait(running, return_when=FIRST_COMPLETED).done
+    yield from _take_results(running)
+    for future in done:
+        future.result()
+
+
+def _take_results(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
+    """Yield what is done and did not fail, and forget it."""
+    for future in list(running):
+        if future.done() and not future.cancelled() and future.exception() is None:
+            yield running.pop(future), future.result()

@@ -1,0 +1,79 @@
+"""Unfinished files and folders, made while others look for what dead processes left."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from wids.storage.part_file import PartFile, remove_leftovers, scratch_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+def use_file(folder: Path) -> None:
+    with PartFile(folder, "a") as part:
+        part.write(b"content")
+        part.publish(folder / "published")
+
+
+def use_folder(folder: Path) -> None:
+    with scratch_path(folder) as path:
+        path.write_bytes(b"content")
+        path.rename(folder / "published")
+
+
+@pytest.mark.parametrize("use", [use_file, use_folder])
+@pytest.mark.parametrize("moment", ["opened", "locked"])
+def test_what_was_just_made_may_be_taken_for_a_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], None], moment: str
+) -> None:
+    """Another process, at the moment between two calls, removes what nobody has locked yet."""
+    removed: list[bool] = []
+
+    def after_another(call: Any) -> Any:
+        def wait_and_call(*arguments: Any, **more: Any) -> Any:
+            if not removed:
+                removed.append(True)
+                remove_leftovers(tmp_path)
+            return call(*arguments, **more)
+
+        return wait_and_call
+
+    module, name = {"opened": (os, "open"), "locked": (fcntl, "flock")}[moment]
+    monkeypatch.setattr(module, name, after_another(getattr(module, name)))
+
+    use(tmp_path)
+
+    assert removed
+    assert [path.name for path in tmp_path.iterdir()] == ["published"]
+    assert (tmp_path / "published").read_bytes() == b"content"
+
+
+@pytest.fixture
+def cleaner(tmp_path: Path) -> Iterator[None]:
+    """Remove leftovers all the time."""
+    done = threading.Event()
+
+    def clean() -> None:
+        while not done.is_set():
+            remove_leftovers(tmp_path)
+
+    thread = threading.Thread(target=clean)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("cleaner")
+@pytest.mark.parametrize("use", [use_file, use_folder])
+def test_nothing_that_is_in_use_is_removed(tmp_path: Path, use: Callable[[Path], None]) -> None:
+    for _ in range(300):
+        use(tmp_path)
+        (tmp_path / "published").unlink()
