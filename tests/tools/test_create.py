@@ -399,10 +399,9 @@ class Breaking(Executor):
 
 @pytest.mark.parametrize("at_submit", [False, True])
 def test_what_was_done_when_a_worker_died_is_not_lost(*, at_submit: bool) -> None:
-    done = []
+    done: list[int] = []
     with pytest.raises(WidsError, match="was ended from outside"):
-        for thing, _ in spread(abs, range(100), Breaking(100, at_submit=at_submit)):
-            done.append(thing)
+        done.extend(thing for thing, _ in spread(abs, range(100), Breaking(100, at_submit=at_submit)))
 
     assert done == list(range(98))
 
