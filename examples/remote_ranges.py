@@ -107,9 +107,9 @@ class Answer(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(stop - start))
         self.send_header("ETag", f'"{path.stat().st_mtime_ns}-{len(data)}"')
         self.end_headers()
-        self.wfile.write(data[start:stop])
-        with self.server.lock:
+        with self.server.lock:  # before it is sent, so that whoever has it finds it counted
             self.server.num_bytes += stop - start
+        self.wfile.write(data[start:stop])
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""

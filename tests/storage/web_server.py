@@ -55,6 +55,22 @@ def web_server() -> Iterator[WebServer]:
     state = WebServer()
     lock = threading.Lock()
 
+    @contextmanager
+    def counted(path: str, num_bytes: int, size: int) -> Iterator[None]:
+        """Count what is sent before it is, so that whoever has it finds it counted; take that back where it was not."""
+
+        def count(sign: int) -> None:
+            with lock:
+                state.num_bytes += sign * num_bytes
+                state.bodies[path] += sign * (num_bytes == size)
+
+        count(1)
+        try:
+            yield
+        except OSError:
+            count(-1)
+            raise
+
     class Answers(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -76,20 +92,18 @@ def web_server() -> Iterator[WebServer]:
 
         def answer(self, path: str, behaviour: Any) -> None:
             content = state.objects.get(path)
-            if content is None and behaviour is send:
+            if behaviour is not send:
+                behaviour(self, content or b"")
+            elif content is None:
                 status(404)(self, b"")
-                return
-            if behaviour is send and state.has_ranges and content is not None:
-                sent = send_part(self, content)
-                with lock:
-                    state.num_bytes += sent
-                    state.bodies[path] += sent == len(content)
-                return
-            behaviour(self, content or b"")
-            if behaviour is send:
-                with lock:
-                    state.num_bytes += len(content or b"")
-                    state.bodies[path] += 1
+            elif not state.has_ranges:
+                with counted(path, len(content), len(content)):
+                    send(self, content)
+            elif (span := asked_span(self, content)) is None:
+                status(416)(self, b"")
+            else:
+                with counted(path, span[1] - span[0], len(content)):
+                    send_part(self, content, *span)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
@@ -121,25 +135,25 @@ def send(handler: Handler, content: bytes) -> None:
     handler.wfile.write(content)
 
 
-def send_part(handler: Handler, content: bytes) -> int:
-    """Answer as a server does that knows ranges; return how many bytes of the object were sent."""
-    first, last = 0, len(content) - 1
+def asked_span(handler: Handler, content: bytes) -> tuple[int, int] | None:
+    """Return first and stop of the bytes that are asked for; None where there are none."""
     asked = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
-    if asked:
-        first = int(asked[1])
-        last = min(last, int(asked[2] or last))
-        if first >= len(content):
-            status(416)(handler, b"")
-            return 0
-    part = content[first : last + 1]
-    handler.send_response(206 if asked else 200)
+    if not asked:
+        return 0, len(content)
+    first, stop = int(asked[1]), min(len(content), int(asked[2] or len(content)) + 1)
+    return (first, stop) if first < len(content) else None
+
+
+def send_part(handler: Handler, content: bytes, first: int, stop: int) -> None:
+    """Answer as a server does that knows ranges."""
+    is_part = "Range" in handler.headers
+    handler.send_response(206 if is_part else 200)
     handler.send_header("ETag", tag(content))
-    handler.send_header("Content-Length", str(len(part)))
-    if asked:
-        handler.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+    handler.send_header("Content-Length", str(stop - first))
+    if is_part:
+        handler.send_header("Content-Range", f"bytes {first}-{stop - 1}/{len(content)}")
     handler.end_headers()
-    handler.wfile.write(part)
-    return len(part)
+    handler.wfile.write(content[first:stop])
 
 
 def tag(content: bytes) -> str:
