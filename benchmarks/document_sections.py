@@ -15,6 +15,7 @@ NAMES = {
     "this": "wids, `read(i)`",
     "streams": "wids, `dataset[i]`",
     "floor": "floor",
+    "stream floor": "floor of streams",
     "view floor": "floor of views",
     "copy": "copy of the bytes",
     "wids 0.1.11": "wids 0.1.11",

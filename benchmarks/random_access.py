@@ -62,7 +62,7 @@ EVERY_KIND = {
 }
 FIGURES = ("random", "again", "in order", "batch", "view", "first", "next shard")
 PEERS = ("webshart", "datasets", "array_record", "mosaicml", "litdata", "energon")
-FLOORS = ("floor", "view floor", "copy")
+FLOORS = ("floor", "stream floor", "view floor", "copy")
 OURS = ("this", "streams")
 """`dataset.read(i)` and `dataset[i]`."""
 
@@ -126,7 +126,7 @@ def measure_all(kind: str, sides: list[str]) -> dict[str, dict[str, float]]:
 
 def like(side: str) -> str:
     """Return which of this package's sides does the same as a side."""
-    return "streams" if side in {"streams", "wids 0.1.11"} else "this"
+    return "streams" if side in {"streams", "stream floor", "wids 0.1.11"} else "this"
 
 
 def print_table(kind: str, rows: dict[str, dict[str, float]]) -> None:
@@ -231,23 +231,33 @@ def open_old(kind: str) -> tuple[Any, Any]:
     return dataset.__getitem__, None
 
 
-def open_floor(kind: str, look: Callable[[Any], Any] = lambda whole: whole) -> tuple[Any, Any]:
+def map_shards(kind: str) -> tuple[list[mmap.mmap], list[list[slice]], list[list[str]]]:
+    """Return the map of each shard, where its members lie, and the keys of its samples."""
+    maps, places, keys = [], [], []
+    num_fields = len(EVERY_KIND[kind][2])
+    for path in tars(kind):
+        with path.open("rb") as file:
+            maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        with tarfile.open(path) as tar:
+            members = tar.getmembers()
+        places.append([slice(member.offset_data, member.offset_data + member.size) for member in members])
+        keys.append([member.name.partition(".")[0] for member in members[::num_fields]])
+    return maps, places, keys
+
+
+def open_floor(kind: str, look: Callable[[mmap.mmap], Any] = lambda whole: whole) -> tuple[Any, Any]:
     """What is left when everything but slices and a dictionary is left out."""
     shards, count, fields = EVERY_KIND[kind]
     names = tuple(fields)
-    maps, places = [], []
-    for path in tars(kind):
-        with path.open("rb") as file:
-            maps.append(look(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
-        with tarfile.open(path) as tar:
-            places.append([(member.offset_data, member.offset_data + member.size) for member in tar])
+    maps, places, _ = map_shards(kind)
+    wholes = [look(whole) for whole in maps]
     starts = [count * number for number in range(shards)]
 
     def read(index: int) -> dict[str, bytes]:
         shard = bisect_right(starts, index) - 1
         position = (index - starts[shard]) * len(names)
-        whole, spans = maps[shard], places[shard]
-        return {name: whole[slice(*spans[position + place])] for place, name in enumerate(names)}
+        whole, spans = wholes[shard], places[shard]
+        return {name: whole[spans[position + place]] for place, name in enumerate(names)}
 
     return read, None
 
@@ -256,6 +266,34 @@ def open_view_floor(kind: str) -> tuple[Any, Any]:
     """The floor, but slices of a memoryview, which copy nothing."""
     read, _ = open_floor(kind, memoryview)
     return read, None
+
+
+def open_stream_floor(kind: str) -> tuple[Any, Any]:
+    """What is left of a sample of streams with its key and place, in a loop over the batch without any call of our own."""
+    shards, count, fields = EVERY_KIND[kind]
+    names = tuple(fields)
+    maps, places, keys = map_shards(kind)
+    starts = [count * number for number in range(shards)]
+    urls = [str(path) for path in tars(kind)]
+
+    def batch(indices: list[int]) -> list[dict[str, Any]]:
+        samples = []
+        for index in indices:
+            shard = bisect_right(starts, index) - 1
+            position = index - starts[shard]
+            whole, spans, first = maps[shard], places[shard], position * len(names)
+            sample: dict[str, Any] = {}
+            for place, name in enumerate(names):
+                sample[name] = io.BytesIO(whole[spans[first + place]])
+            sample["__key__"] = keys[shard][position]
+            sample["__dataset__"] = kind
+            sample["__shard__"] = urls[shard]
+            sample["__index__"] = index
+            sample["__shardindex__"] = position
+            samples.append(sample)
+        return samples
+
+    return (lambda index: batch([index])[0]), batch
 
 
 def open_copy(kind: str) -> tuple[Any, Any]:
@@ -412,6 +450,7 @@ OPENERS = {
     "streams": open_streams,
     "wids 0.1.11": open_old,
     "floor": open_floor,
+    "stream floor": open_stream_floor,
     "view floor": open_view_floor,
     "copy": open_copy,
     "webshart": open_webshart,
