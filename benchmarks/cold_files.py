@@ -19,14 +19,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import random_access
+import corpus
 
 import wids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-OUT = random_access.OUT / "cold"
+OUT = corpus.OUT / "cold"
 SIZES = {300: 400_000, 14_000: 20_000, 64 << 10: 5_000, 300 << 10: 1_200}
 """Bytes of a sample, and how many there are in a shard of some 300 MB."""
 READS = 1024
@@ -59,7 +59,7 @@ def main() -> None:
             results.setdefault(str(size), {})[order] = medians
             cells = [f"{time:11.0f} {read:7.2f}x" for time, read in medians.values()]
             print(f"{order:26}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
-    (random_access.OUT / "cold_files.json").write_text(json.dumps(results, indent=1))
+    (corpus.OUT / "cold_files.json").write_text(json.dumps(results, indent=1))
 
 
 def write_shard(size: int, count: int) -> Path:
@@ -68,7 +68,7 @@ def write_shard(size: int, count: int) -> Path:
     if not path.exists():
         draw = random.Random(size)
         samples = ((f"{number:06d}.bin", draw.randbytes(size)) for number in range(count))
-        random_access.write_tar(path.with_suffix(".part"), samples)
+        corpus.write_tar(path.with_suffix(".part"), samples)
         path.with_suffix(".part").rename(path)
     return path
 

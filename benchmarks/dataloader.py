@@ -23,13 +23,13 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import random_access
+import corpus
 import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OUT = random_access.OUT / "loader"
+OUT = corpus.OUT / "loader"
 WORKERS = int(os.environ.get("WORKERS", "2"))
 EVERY_NUMBER = (0, 1, 2, 4, 8)
 """Of workers, for which `raw` is measured as well."""
@@ -65,7 +65,7 @@ def main() -> None:
     by_number = measure_by_number()
     for side, rates in by_number.items():
         print(f"{side}, raw, by workers: " + ", ".join(f"{number}: {rate:,.0f}" for number, rate in rates.items()))
-    (random_access.OUT / "dataloader.json").write_text(json.dumps({"kinds": results, "workers": by_number}, indent=1))
+    (corpus.OUT / "dataloader.json").write_text(json.dumps({"kinds": results, "workers": by_number}, indent=1))
 
 
 def measure_by_number() -> dict[str, dict[int, float]]:
@@ -111,7 +111,7 @@ def write_shards(kind: str) -> None:
                 (f"{path.stem}-{number:05d}.jpg", data),
                 (f"{path.stem}-{number:05d}.cls", b"%03d" % (number % 999)),
             ]
-        random_access.write_tar(path.with_suffix(".part"), members)
+        corpus.write_tar(path.with_suffix(".part"), members)
         path.with_suffix(".part").rename(path)
 
 
@@ -171,7 +171,7 @@ def make_loader(side: str, kind: str) -> Any:
             stream = stream.map(decode_sample)
         return DataLoader(stream, batch_size=BATCH, **options)
     if side == "wids 0.1.11":
-        sys.path.insert(0, str(random_access.OLD))
+        sys.path.insert(0, str(corpus.OLD))
     import wids
 
     shards = [{"url": path, "nsamples": KINDS[kind][1]} for path in paths(kind)]

@@ -15,8 +15,8 @@ import statistics
 import time
 from typing import Any
 
+import corpus
 import numpy as np
-import random_access
 import torch
 from PIL import Image
 from sklearn.datasets import load_sample_images
@@ -37,8 +37,8 @@ def main() -> None:
         for what, figures in rows.items():
             difference = f"   mean difference {figures['difference']:.2f} of 256" if "difference" in figures else ""
             print(f"  {what:34}{figures['us']:8,.0f} {figures['us'] / rows['load']['us']:6.2f}x{difference}")
-    random_access.OUT.mkdir(exist_ok=True)
-    (random_access.OUT / "decode_images.json").write_text(json.dumps(results, indent=1))
+    corpus.OUT.mkdir(exist_ok=True)
+    (corpus.OUT / "decode_images.json").write_text(json.dumps(results, indent=1))
 
 
 def photographs() -> dict[str, list[bytes]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import random_access
+from corpus import OUT, SCALES
+from sides import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ def sections(images: Path) -> list[str]:
     }
     lines: list[str] = []
     for name, make in makers.items():
-        found = random_access.OUT / f"{name}.json"
+        found = OUT / f"{name}.json"
         if found.exists():
             lines += ["", *make(json.loads(found.read_text()), images)]
     return lines
@@ -56,7 +57,7 @@ def sections(images: Path) -> list[str]:
 
 def label(side: str) -> str:
     """Return a side's name in a table."""
-    return f"**{NAMES[side]}**" if side in random_access.OURS else NAMES[side]
+    return f"**{NAMES[side]}**" if side in OURS else NAMES[side]
 
 
 def plain(side: str) -> str:
@@ -83,7 +84,7 @@ def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list
         "",
         "![Cost of one sample against the number of shards and of samples in a shard](images/data_size.svg)",
     ]
-    for what, kinds in random_access.SCALES.items():
+    for what, kinds in SCALES.items():
         sides = [side for side in NAMES if side in results[next(iter(kinds.values()))]]
         rows = [
             [
@@ -100,8 +101,8 @@ def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list
 def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     """Draw the cost of one sample against what grows, a panel for each."""
     plt = pyplot()
-    figure, panels = plt.subplots(len(random_access.SCALES), 1, figsize=(6, 6), constrained_layout=True)
-    for panel, (what, kinds) in zip(panels, random_access.SCALES.items(), strict=True):
+    figure, panels = plt.subplots(len(SCALES), 1, figsize=(6, 6), constrained_layout=True)
+    for panel, (what, kinds) in zip(panels, SCALES.items(), strict=True):
         for side in ("this", "floor", "wids 0.1.11", "webshart", "array_record"):
             points = [
                 (number, results[kind][side]["random"])

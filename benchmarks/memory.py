@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import random_access
+import corpus
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -25,7 +25,7 @@ import wids
 
 SHARDS, MEMBERS = 100, 50_000
 READS = 20_000
-OUT = random_access.OUT / "memory"
+OUT = corpus.OUT / "memory"
 WORKERS = 2
 
 
@@ -44,7 +44,7 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     shards = [OUT / f"{number:03d}.tar" for number in range(SHARDS)]
     if not shards[0].exists():
-        random_access.write_tar(OUT / "part", ((f"{number:06d}.txt", b"%06d" % number) for number in range(MEMBERS)))
+        corpus.write_tar(OUT / "part", ((f"{number:06d}.txt", b"%06d" % number) for number in range(MEMBERS)))
         (OUT / "part").rename(shards[0])
     for path in shards[1:]:
         if not path.exists():
@@ -61,7 +61,7 @@ def main() -> None:
             f"{MEMBERS:,} members, a bare one {bare[0] / 1e6:.1f} MB: {(ours[0] - bare[0]) / 1e6:.1f} MB more; it maps "
             f"{ours[1] / 1e6:,.0f} MB of files"
         )
-    (random_access.OUT / "memory.json").write_text(json.dumps(results, indent=1))
+    (corpus.OUT / "memory.json").write_text(json.dumps(results, indent=1))
 
 
 def measure(dataset: Any, order: Any, context: str) -> tuple[int, int]:

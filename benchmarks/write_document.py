@@ -13,13 +13,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import random_access
+from corpus import KINDS, OUT, ROOT
 from document_sections import NAMES, label, plain, pyplot, sections
+from random_access import ROUNDS
+from sides import FLOORS, OURS, PEERS, like
 
 from wids.words import counted
 
-DOCS = random_access.ROOT / "docs"
-README = random_access.ROOT / "README.md"
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
 README_FIGURES = re.compile(r"(<!-- figures:[^\n]*-->\n).*?(<!-- end of figures -->)", re.DOTALL)
 PACKAGES = {"mosaicml": "mosaicml-streaming", "energon": "megatron-energon"}
 COLUMNS = {
@@ -35,7 +37,7 @@ COLUMNS = {
 
 def main() -> None:
     """Write the page, the plot and README's figures."""
-    results = json.loads((random_access.OUT / "random_access.json").read_text())
+    results = json.loads((OUT / "random_access.json").read_text())
     (DOCS / "images").mkdir(exist_ok=True)
     against_peers = {kind: rows for kind, rows in results.items() if kind != "one"}
     draw(against_peers, DOCS / "images" / "random_access.svg")
@@ -70,11 +72,9 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
         "",
         "Written by `make bench`; the figures beside peers come from one run of it, the others from the command that their section names, on "
         f"{os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}. Each is the median of "
-        f"{random_access.ROUNDS} fresh processes, all sides in turn; files are in memory. The samples are bytes on all sides and were compared "
+        f"{ROUNDS} fresh processes, all sides in turn; files are in memory. The samples are bytes on all sides and were compared "
         "before anything was timed. wids 0.1.11 and webshart read the same tars; the others read copies in formats of "
-        "their own. Peers: "
-        + ", ".join(describe(side) for side in NAMES if side not in {*random_access.OURS, *random_access.FLOORS})
-        + ".",
+        "their own. Peers: " + ", ".join(describe(side) for side in NAMES if side not in {*OURS, *FLOORS}) + ".",
         "",
         (
             "`read(i)` gives bytes, as the peers do; `dataset[i]` gives streams, the key and the sample's place, as wids 0.1.11's does. "
@@ -93,14 +93,14 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
             "| | " + " | ".join(COLUMNS.values()) + " |",
             "|---|" + "---:|" * len(COLUMNS),
         ]
-        parts += [table_row(side, rows[side], rows[random_access.like(side)]) for side in NAMES if side in rows]
+        parts += [table_row(side, rows[side], rows[like(side)]) for side in NAMES if side in rows]
     parts += ["", *compare(results)]
     return "\n".join([*parts, *sections(DOCS / "images")]) + "\n"
 
 
 def compare(results: dict[str, dict[str, dict[str, float]]]) -> list[str]:
     """Return what is asked of the figures, what they are, and what bounds those that are not reached."""
-    peers = [*random_access.PEERS, "wids 0.1.11"]
+    peers = [*PEERS, "wids 0.1.11"]
     rows: list[tuple[str, list[float], list[float]]] = []
     against_peers = {kind: sides for kind, sides in results.items() if kind != "one"}
 
@@ -156,11 +156,7 @@ def table_row(side: str, figures: dict[str, float], ours: dict[str, float]) -> s
     cells = []
     for figure in COLUMNS:
         value = figures.get(figure)
-        ratio = (
-            ""
-            if value is None or side in random_access.OURS or figure not in ours
-            else f" ({value / ours[figure]:.1f}x)"
-        )
+        ratio = "" if value is None or side in OURS or figure not in ours else f" ({value / ours[figure]:.1f}x)"
         cells.append("" if value is None else f"{format_figure(value)}{ratio}")
     return f"| {label(side)} | " + " | ".join(cells) + " |"
 
@@ -172,7 +168,7 @@ def format_figure(value: float) -> str:
 
 def describe_kind(kind: str) -> str:
     """Return what one kind of data is."""
-    shards, count, fields = random_access.KINDS[kind]
+    shards, count, fields = KINDS[kind]
     return f"{counted(shards, 'shard')} of {count:,} samples, " + " + ".join(f"{size:,} B" for size in fields.values())
 
 
@@ -194,7 +190,7 @@ def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     for panel, (kind, rows) in zip(panels, results.items(), strict=True):
         sides = [side for side in reversed(NAMES) if "random" in rows.get(side, {})]
         values = [rows[side]["random"] for side in sides]
-        colours = ["#1f77b4" if side in random_access.OURS else "#999999" for side in sides]
+        colours = ["#1f77b4" if side in OURS else "#999999" for side in sides]
         bars: Any = panel.barh([plain(side) for side in sides], values, color=colours)
         panel.bar_label(bars, [format_figure(value) for value in values], padding=3)
         panel.set_xscale("log")
