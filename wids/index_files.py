@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-import secrets
 import threading
 import time
 import warnings
@@ -32,6 +31,7 @@ from xxhash import xxh3_128_hexdigest
 from wids.errors import FetchError, redact
 from wids.storage import ReadAhead
 from wids.tar import MemberFile, build_index, decode_index, digest_ends, digest_headers, encode_index, parse_offsets
+from wids.whole_file import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -235,7 +235,8 @@ class IndexCache:
         try:
             self._storage.make_cache_folder()
             path.parent.mkdir(exist_ok=True)
-            _write(path, data)
+            with whole_file(path, sync=False) as file:  # what a power failure cuts has another digest, and is made anew
+                file.write(data)
             self._num_written += 1
             if self._num_written % _CHECK_EVERY == 1:
                 _remove_oldest(path.parent)
@@ -405,27 +406,19 @@ def write_pack(path: Path, url: str, entries: Iterable[tuple[str, str, bytes]]) 
         url: Where readers will find it; entries are named relative to it.
         entries: URL of each shard, and what `pack_index` returns of it; taken one by one, and none is kept.
     """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with part.open("xb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive, warnings.catch_warnings():
-                # Two URLs that differ only in their queries have one name; their entries differ in what they are for.
-                warnings.filterwarnings("ignore", "Duplicate name", UserWarning)
-                written = set()
-                for shard_url, shard, data in entries:
-                    if (shard_url, shard) in written:
-                        continue
-                    written.add((shard_url, shard))
-                    # A fixed time: equal shards give equal packs.
-                    entry = zipfile.ZipInfo(entry_name(shard_url, url))
-                    entry.comment = shard.encode()
-                    entry.extra = _pad(file.tell() + _LOCAL_HEADER + len(entry.filename.encode()))
-                    archive.writestr(entry, data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(path)
-    finally:
-        part.unlink(missing_ok=True)
+    written = set()
+    with whole_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive, warnings.catch_warnings():
+        # Two URLs that differ only in their queries have one name; their entries differ in what they are for.
+        warnings.filterwarnings("ignore", "Duplicate name", UserWarning)
+        for shard_url, shard, data in entries:
+            if (shard_url, shard) in written:
+                continue
+            written.add((shard_url, shard))
+            # A fixed time: equal shards give equal packs.
+            entry = zipfile.ZipInfo(entry_name(shard_url, url))
+            entry.comment = shard.encode()
+            entry.extra = _pad(file.tell() + _LOCAL_HEADER + len(entry.filename.encode()))
+            archive.writestr(entry, data)
 
 
 def entry_name(url: str, pack_url: str) -> str:
@@ -488,16 +481,6 @@ def _map_file(path: Path) -> memoryview:
         return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     finally:
         os.close(descriptor)
-
-
-def _write(path: Path, data: bytes) -> None:
-    # No fsync: what a power failure cuts has another digest, and is made anew.
-    part = path.with_suffix(f".{secrets.token_hex(8)}")
-    try:
-        part.write_bytes(data)
-        part.rename(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _remove_oldest(folder: Path) -> None:
