@@ -6,7 +6,8 @@ from wids.tar.member_file import MemberFile
 from wids.tar.members import Members, scan_members
 from wids.tar.names import Names, find_dot
 from wids.tar.offsets import first_headers, format_offsets, parse_offsets, stops_of
-from wids.tar.reader import MemberLocation, StaleIndexError, TarReader
+from wids.tar.reader import MemberLocation, TarReader
+from wids.tar.stale import StaleIndexError
 
 __all__ = [
     "MemberFile",

@@ -11,8 +11,9 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from wids.errors import ShardMismatchError, TarFormatError
-from wids.tar.headers import BLOCK, parse_header
+from wids.tar.headers import BLOCK
 from wids.tar.member_file import MemberFile
+from wids.tar.stale import compare_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 _REMOTE_BUFFER_BYTES = 256 << 10
 """Of a file over a member that is read by ranges: what a request costs pays for so many bytes."""
-_SURELY_WHOLE_NAME = 98
-"""Writers cut a name that is longer than its place of 100 bytes, at 99 or 100."""
 
 _LARGE_SAMPLE_BYTES = 64 << 10
 """From here on asking for a sample's pages before they are touched costs little beside copying them. Pages that are touched
@@ -46,20 +45,6 @@ class MemberLocation:
     """Bytes from the start of the shard to the member's first byte."""
     size: int
     """Bytes in the member."""
-
-
-def _may_be_called(stored: bytes, name: str) -> bool:
-    """Tell whether a header with this name can be that of a member, whose whole name another header may give."""
-    whole = name.encode("utf-8", "surrogateescape")
-    # Python's tarfile puts a question mark for each letter that is not ASCII.
-    return any(
-        stored == form or (len(stored) >= _SURELY_WHOLE_NAME and form.startswith(stored[:_SURELY_WHOLE_NAME]))
-        for form in (whole, name.encode("ascii", "replace"))
-    )
-
-
-class StaleIndexError(ShardMismatchError):
-    """The index that came with a shard is not the shard's; datasets make it anew."""
 
 
 class TarReader:
@@ -312,27 +297,12 @@ class TarReader:
             sample[name] = make(part)
 
     def _compare_header(self, number: int, name: str, position: int, window: Window) -> None:
-        """Compare the header before a member with the index.
-
-        Raises:
-            StaleIndexError: It is another member's, or none.
-        """
-        view, base = window
         start = self._offsets[number] - BLOCK
-        block = bytes(view[start - base : start - base + BLOCK]) if start >= base else b""
-        try:
-            header = parse_header(block.ljust(BLOCK, b"\0"), start, self.source.name)
-        except TarFormatError as error:
-            raise StaleIndexError(str(error)) from None
         # The data of a hard link is an earlier member's, whose header has that one's name.
         is_link = number > 0 and start < self._offsets[number - 1]
-        if header.size not in {self._sizes[number], 0} or not (
-            is_link or _may_be_called(header.name, self.key(position) + name)
-        ):
-            raise StaleIndexError(
-                f"{self.source.name}: key {self.key(position)!r}, field {name!r}: has another header at byte {start} than "
-                "its index says; make the index anew with: widsindex create --index"
-            )
+        compare_header(
+            window, start, self._sizes[number], self.key(position), name, is_link=is_link, source_name=self.source.name
+        )
 
     # What few samples need
 
