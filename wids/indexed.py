@@ -9,6 +9,7 @@ import os
 from operator import index as as_index
 from typing import IO, TYPE_CHECKING, Any
 
+from wids.closing import Closing
 from wids.errors import ShardMismatchError
 from wids.source import BufferSource, MmapSource
 from wids.tar import TarReader, build_index
@@ -16,16 +17,13 @@ from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
-
-    from typing_extensions import Self
 
     from wids.source import Source
 
 logger = logging.getLogger(__name__)
 
 
-class IndexedTarSamples:
+class IndexedTarSamples(Closing):
     """The samples of one local tar shard, undecoded: `{".jpg": io.BytesIO, …, "__key__": …}`.
 
     Args:
@@ -107,14 +105,6 @@ class IndexedTarSamples:
     def close(self) -> None:
         """Let go of the map; it goes with the last view of it."""
         self._reader = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _open_reader(self) -> TarReader:
         if self._reader is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from wids.indexed import IndexedTarSamples
 from wids.source import MmapSource
 from wids.tar import find_dot, scan_members
-from wids.tar.reader import read_member
+from wids.tar.member_file import read_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -227,7 +227,7 @@ def test_what_cannot_be_done_is_one_line(run: Run, arguments: list[str], message
 def test_a_pack_is_written_and_used(shards: list[str], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("create", *shards, "-o", "train.json", "--index", "--workers", "2")[0] == 0
     assert read("train.json")["index"] == "train.widx"
-    monkeypatch.setattr("wids.index_files.build_index", lambda _: pytest.fail("a shard was scanned"))
+    monkeypatch.setattr("wids.index_files.files.build_index", lambda _: pytest.fail("a shard was scanned"))
 
     assert run("sample", "train.json", "4", "--cat", "txt")[1] == "text of 4"
 

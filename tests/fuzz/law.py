@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wids.errors import TarFormatError
 from wids.source import BufferSource, Window
 from wids.tar import Members, TarReader, group_members, reader, runs, scan_members
-from wids.tar.reader import read_member
+from wids.tar.member_file import read_member
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

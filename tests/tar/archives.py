@@ -10,7 +10,7 @@ import pytest
 
 from wids.source import BufferSource, MmapSource
 from wids.tar import scan_members
-from wids.tar.reader import read_member
+from wids.tar.member_file import read_member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from tests.tar.archives import Found, find
 from wids.errors import TarFormatError
 from wids.source import BufferSource
 from wids.tar import scan_members
-from wids.tar.reader import read_member
+from wids.tar.member_file import read_member
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ from tests.tar.archives import (
 from wids.errors import TarFormatError
 from wids.source import BufferSource
 from wids.tar import scan_members
-from wids.tar.reader import read_member
+from wids.tar.member_file import read_member
 
 AFTER = member(b"b.txt", b"bye")
 

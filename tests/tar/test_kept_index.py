@@ -182,7 +182,7 @@ def test_a_newer_version_and_another_shard_are_not_read(shard: Path) -> None:
 
 def test_a_second_opening_reads_no_header(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = IndexFiles(storage(tmp_path / "cache")).obtain(MmapSource(str(shard)), {"url": str(shard)})
-    monkeypatch.setattr("wids.index_files.build_index", lambda _: pytest.fail("it was scanned again"))
+    monkeypatch.setattr("wids.index_files.files.build_index", lambda _: pytest.fail("it was scanned again"))
 
     again = IndexFiles(storage(tmp_path / "cache")).obtain(MmapSource(str(shard)), {"url": str(shard)})
 
@@ -243,8 +243,8 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(shard: Path, tmp
 
 
 def test_the_cached_indexes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wids.index_files._MAX_CACHED_BYTES", 20_000)
-    monkeypatch.setattr("wids.index_files._CHECK_EVERY", 2)
+    monkeypatch.setattr("wids.index_files.cache._MAX_CACHED_BYTES", 20_000)
+    monkeypatch.setattr("wids.index_files.cache._CHECK_EVERY", 2)
     cache = IndexCache(storage(tmp_path / "cache"))
 
     for number in range(30):
@@ -270,7 +270,7 @@ def count_in_process(shards: list[str], cache: str, barrier: Any) -> tuple[int, 
     import wids
 
     scanned = []
-    module: Any = importlib.import_module("wids.index_files")
+    module: Any = importlib.import_module("wids.index_files.files")
     build = module.build_index
 
     def counted(source: Any) -> Any:

@@ -19,7 +19,7 @@ from tests.tar.archives import FORMATS, find, pax, places, read_by_tarfile, read
 from wids.errors import TarFormatError
 from wids.source import BufferSource
 from wids.tar import Members, scan_members
-from wids.tar.reader import read_member
+from wids.tar.member_file import read_member
 
 # Letters that writers and readers treat in ways of their own, and any other.
 characters = st.sampled_from("./ \\=-_~%\n\t\"'*") | st.characters(exclude_characters="\0", exclude_categories=["Cs"])

@@ -18,7 +18,8 @@ from tests.tar.archives import END, GNU, find, header, member, padded, pax, plac
 from wids.errors import TarFormatError
 from wids.source import BufferSource, MmapSource
 from wids.tar import TarReader, build_index
-from wids.tar.reader import MAX_SPARSE_BYTES, MemberFile
+from wids.tar.member_file import MemberFile
+from wids.tar.reader import MAX_SPARSE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

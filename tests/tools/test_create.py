@@ -135,7 +135,7 @@ def test_other_wishes_read_what_they_need_and_no_more(
     assert opened == []
     assert all("md5sum" not in entry for entry in without["shardlist"])
 
-    monkeypatch.setattr("wids.storage.storage.digest_source", lambda _: pytest.fail("a shard was digested again"))
+    monkeypatch.setattr("wids.storage.stored.digest_source", lambda _: pytest.fail("a shard was digested again"))
     with_index = wids.create_index(shards, "a.json", index=True)
     assert set(opened) == set(shards)
     assert with_index["shardlist"] == with_md5["shardlist"]

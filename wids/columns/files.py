@@ -10,14 +10,13 @@ are refused. Each column is a file, so that one can be added or replaced alone, 
 
 from __future__ import annotations
 
-import os
-import secrets
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from wids.columns.arrow import arrow, from_arrow, to_arrow
 from wids.errors import DescriptorError, redact
+from wids.whole_file import whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,13 +107,5 @@ def write_column(path: Path, name: str, column: Column, fingerprint: str) -> Non
     facts = orjson.dumps({"fingerprint": fingerprint, "samples": len(column)})
     values = to_arrow(column)
     schema = pa.schema([pa.field(name, values.type)], metadata={_FACTS: facts})
-    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
-    try:
-        with part.open("xb") as file:
-            with pa.ipc.new_file(file, schema) as writer:
-                writer.write_batch(pa.record_batch([values], schema=schema))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as file, pa.ipc.new_file(file, schema) as writer:
+        writer.write_batch(pa.record_batch([values], schema=schema))

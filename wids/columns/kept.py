@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from xxhash import xxh3_128
 
 from wids.columns.column import column_of
 from wids.errors import FetchError
+from wids.whole_file import whole_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,13 +117,8 @@ def _keep(array: NDArray[Any], storage: Storage) -> Path:
     path = folder / f"{digest.hexdigest()}.npy"
     if not path.exists():
         _remove_unused(folder)
-        part = folder / f"{path.stem}.{secrets.token_hex(8)}"
-        try:
-            with part.open("xb") as file:
-                np.save(file, array, allow_pickle=False)
-            part.rename(path)
-        finally:
-            part.unlink(missing_ok=True)
+        with whole_file(path, sync=False) as file:
+            np.save(file, array, allow_pickle=False)
     return path
 
 

@@ -7,13 +7,11 @@ from itertools import accumulate
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
+from wids.closing import Closing
 from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 try:
     from torch.utils.data import Dataset as _Base
@@ -38,7 +36,7 @@ def concat(datasets: Iterable[Any]) -> ConcatDataset:
     return ConcatDataset(datasets)
 
 
-class ConcatDataset(_Base):  # type: ignore[type-arg]
+class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
     """What `concat` returns. Samples tell where they come from as they do in their own dataset.
 
     Args:
@@ -147,14 +145,6 @@ class ConcatDataset(_Base):  # type: ignore[type-arg]
         for dataset in self.datasets:
             if hasattr(dataset, "close"):
                 dataset.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {counted(len(self), 'sample')} in {counted(len(self.datasets), 'dataset')}>"

@@ -8,6 +8,7 @@ from itertools import accumulate
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, overload
 
+from wids.closing import Closing
 from wids.dataset.join import Join
 from wids.dataset.metadata import Metadata
 from wids.dataset.pipeline import Pipeline
@@ -26,7 +27,6 @@ from wids.words import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from io import BufferedReader
-    from types import TracebackType
     from typing import Literal, SupportsIndex
 
     from typing_extensions import Self
@@ -44,7 +44,7 @@ _READ_TOGETHER = 64
 """Samples that an iteration over remote shards asks for at once."""
 
 
-class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
+class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type-arg]
     """Samples of a list of tar shards, by index.
 
     `dataset[i]` is a dictionary of the sample's fields, decoded, and `__key__`, `__dataset__`, `__index__`, `__shard__`
@@ -467,14 +467,6 @@ class ShardListDataset(Metadata, Pipeline, _Base):  # type: ignore[type-arg]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_keys": None, "_visits": None}  # made anew where needed, instead of being sent
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         name = f" {self.dataset_name!r}" if self.dataset_name else ""

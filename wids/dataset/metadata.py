@@ -294,7 +294,7 @@ class Metadata(Selection):
             >>> dataset.sizes("txt")[8:12]
             array([ 9,  9, 10, 10])
         """
-        sizes = super().sizes(field)
+        sizes = self._tables().sizes(alternatives(field))
         for join in self._joins():
             names = join.names(alternatives(field))
             places = join.places(None if self._rows is None else to_array(self._rows))
@@ -319,7 +319,7 @@ class Metadata(Selection):
             (20, 0)
         """
         if not self._joins():
-            return super().has(*fields)
+            return self._tables().has([alternatives(field) for field in fields])
         found: NDArray[np.bool_] = np.logical_and.reduce([self.sizes(field) >= 0 for field in fields])
         return found
 

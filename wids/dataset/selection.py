@@ -10,7 +10,6 @@ import numpy as np
 from wids.dataset.keys import Keys, KeyTable
 from wids.dataset.rows import as_indices, compose, digest_rows, find_visits, to_array, without
 from wids.dataset.split import check_fractions, check_seed, find_part, hash_groups
-from wids.dataset.steps import alternatives
 from wids.dataset.stored_rows import rows_to_json
 from wids.dataset.tables import IndexTables
 from wids.fingerprint import basename, digest_data
@@ -135,42 +134,6 @@ class Selection:
         return rows_to_json(rows, len(whole), whole.fingerprint)
 
     # What the index tells
-
-    def sizes(self, field: str) -> NDArray[np.int64]:
-        """Return the bytes that a field takes in each sample, from the index alone.
-
-        Args:
-            field: `"txt"`, or `"jpg;png"` for the first that is there.
-
-        Returns:
-            `(len,)` int64, -1 where a sample has no such field.
-
-        Raises:
-            FetchError: A shard has no index yet, and cannot be opened.
-
-        Examples:
-            >>> dataset.sizes("txt")[8:12]
-            array([ 9,  9, 10, 10])
-        """
-        return self._tables().sizes(alternatives(field))
-
-    def has(self, *fields: str) -> NDArray[np.bool_]:
-        """Return which samples have all of these fields, from the index alone.
-
-        Args:
-            fields: Each `"txt"`, or `"jpg;png"` for one of several.
-
-        Returns:
-            `(len,)` bool.
-
-        Raises:
-            FetchError: A shard has no index yet, and cannot be opened.
-
-        Examples:
-            >>> int(dataset.has("jpg;txt", "cls").sum()), int(dataset.has("jpg").sum())
-            (20, 0)
-        """
-        return self._tables().has([alternatives(field) for field in fields])
 
     @property
     def fields(self) -> dict[tuple[str, ...], int]:

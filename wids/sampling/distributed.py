@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any
 from wids.sampling.epochs import whole_number
 from wids.sampling.lanes import Lanes
 from wids.sampling.rank import RankFinder
+from wids.sampling.ranked import RankedSampler
 from wids.sampling.samplers import ChunkedSampler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sized
 
     from wids.sampling.epochs import Walk
-
-try:
-    from torch.utils.data import DistributedSampler as _Base
-except ImportError:
-    _Base = object  # type: ignore[assignment,misc]
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +24,7 @@ _MANY_LANES = 8
 _MUCH_MEMORY = 256 << 20
 
 
-class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg]
+class DistributedChunkedSampler(RankedSampler, ChunkedSampler):
     """A `ChunkedSampler` over this rank's part of the dataset; every rank yields the same number of indices.
 
     The dataset is split into canonical replicas (lanes), each shuffled by chunks on its own, and ranks take the places of
@@ -122,30 +118,6 @@ class DistributedChunkedSampler(ChunkedSampler, _Base):  # type: ignore[type-arg
         self.num_canonical_replicas = num_canonical_replicas
         self._finder = RankFinder(rank, num_replicas)
         self._warned = False
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]
-        """This replica's number."""
-        return self._find_rank()[0]
-
-    @property
-    def num_replicas(self) -> int:  # type: ignore[override]
-        """How many replicas there are."""
-        return self._find_rank()[1]
-
-    @property
-    def num_samples(self) -> int:  # type: ignore[override]
-        """How many indices this rank yields in an epoch, as torch's `DistributedSampler` calls it."""
-        return len(self)
-
-    @property
-    def total_size(self) -> int:  # type: ignore[override]
-        """How many indices all ranks yield in an epoch, as torch's `DistributedSampler` calls it."""
-        lanes = self._lanes(None)
-        return len(self) * self.num_replicas if lanes.even else lanes.num_samples
-
-    def _find_rank(self) -> tuple[int, int]:
-        return self._finder.find()
 
     def _num_lanes(self) -> int:
         return self.num_replicas if self.num_canonical_replicas is None else self.num_canonical_replicas

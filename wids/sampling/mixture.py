@@ -25,7 +25,7 @@ from wids.sampling.epochs import whole_number
 from wids.sampling.lanes import Lanes
 from wids.sampling.order import Span, chunk_spans, epoch_seed
 from wids.sampling.rank import RankFinder
-from wids.sampling.samplers import LaneSampler
+from wids.sampling.ranked import RankedSampler
 from wids.sampling.shuffle import ShuffleStream, Unshuffled
 from wids.sampling.turns import Turns, whole_shares
 
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from wids.sampling.ahead import Piece
     from wids.sampling.samplers import Order
     from wids.sampling.shuffle import Positions
-
-try:
-    from torch.utils.data import DistributedSampler as _Base
-except ImportError:
-    _Base = object  # type: ignore[assignment,misc]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,7 @@ class Component:
     """What the dataset says of its weight; None when it says nothing."""
 
 
-class MixtureSampler(LaneSampler, _Base):  # type: ignore[type-arg]
+class MixtureSampler(RankedSampler):
     """Draws from the components of a dataset in fixed proportions.
 
     It is a `torch.utils.data.DistributedSampler`, so that frameworks which shard others leave it alone.
@@ -114,29 +109,6 @@ class MixtureSampler(LaneSampler, _Base):  # type: ignore[type-arg]
         self.shufflefirst = shufflefirst
         self.sample_seeds = sample_seeds
         self._finder = RankFinder(rank, num_replicas)
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]
-        """This replica's number."""
-        return self._find_rank()[0]
-
-    @property
-    def num_replicas(self) -> int:  # type: ignore[override]
-        """How many replicas there are."""
-        return self._find_rank()[1]
-
-    @property
-    def num_samples(self) -> int:  # type: ignore[override]
-        """How many indices this rank yields in an epoch, as torch's `DistributedSampler` calls it."""
-        return len(self)
-
-    @property
-    def total_size(self) -> int:  # type: ignore[override]
-        """How many indices all ranks yield in an epoch, as torch's `DistributedSampler` calls it."""
-        return len(self) * self.num_replicas
-
-    def _find_rank(self) -> tuple[int, int]:
-        return self._finder.find()
 
     def _lanes(self, epoch: int | None) -> Lanes:
         return Lanes(self.epoch_length, 1)

@@ -7,9 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from wids.storage.process import PerProcess
+from wids.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 _LARGE_BYTES = 64 << 20
 """A smaller object is there before its bar can be read."""
@@ -35,6 +36,13 @@ class SayOnce:
         if not said and is_watched():
             said.append(line())
             sys.stderr.write(f"wids: {said[0]}\n")
+
+
+def describe_first(shards: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is said of the shards that are needed first."""
+    sizes = [shard.get("filesize") for shard in shards]
+    total = f", {in_words(sum(size or 0 for size in sizes))}" if all(sizes) else ""
+    return f"first batches need {counted(len(shards), 'shard')}{total}"
 
 
 def make_bar(label: str, size: int | None) -> Any:

@@ -5,37 +5,38 @@ from __future__ import annotations
 import logging
 import os
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wids.errors import FetchError, WidsError
-from wids.source import Identity, MmapSource, PreadSource, Source, digest_source
+from wids.source import Identity, MmapSource, PreadSource, Source
 from wids.storage.checks import Checker, Expected
-from wids.storage.compression import HEAD_BYTES, UnpackingSink, compression_of_name, sniff
+from wids.storage.compression import UnpackingSink, compression_of_name
 from wids.storage.disk_cache import DiskCache
-from wids.storage.fetch import DigestSink, MemorySink, fetch
+from wids.storage.fetch import MemorySink, fetch
 from wids.storage.folder import CacheFolder
+from wids.storage.local import is_compressed, look_at, read_ahead
 from wids.storage.locations import Location, LocationKind, locate
 from wids.storage.meter import Meter
 from wids.storage.mounts import is_on_network
 from wids.storage.names import CacheKey, cache_key
 from wids.storage.options import StorageOptions
 from wids.storage.process import PerProcess
-from wids.storage.progress import SayOnce, in_words
+from wids.storage.progress import SayOnce, describe_first
 from wids.storage.range_reads import RangeReads
-from wids.storage.ranges import ReadAhead, ReadThrough
 from wids.storage.retry import RetryPolicy, retrying
 from wids.storage.space import CacheSpace
-from wids.storage.transport import LocalFiles, Transport
+from wids.storage.stored import StoredShards
+from wids.storage.transport import LocalFiles
 from wids.storage.upcoming import Upcoming
-from wids.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from wids.storage.compression import Sink
     from wids.storage.part_file import PartFile
 
 _log = logging.getLogger(__name__)
@@ -44,25 +45,6 @@ _OPEN_SHARE = 4
 """Open shards of the cache take at most this part of what it may hold, and one in any case: removed ones take room."""
 _OPEN_ATTEMPTS = 5
 """A cached file may be removed between being found and being opened; so often in a row is no accident."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredShard:
-    """A shard, and the object that it is stored as."""
-
-    source: Source
-    """The plain tar."""
-    size: int
-    """Bytes of the object, which may be compressed."""
-    identity: Identity | None
-    """Of the object; None where its store does not tell one state of it from another."""
-    digest: Callable[[], str] | None
-    """Returns the MD5 of the object; None where it was not asked for."""
-
-    @property
-    def md5(self) -> str | None:
-        """Of the object, 32 hexadecimal digits; None where it was not asked for."""
-        return None if self.digest is None else self.digest()
 
 
 class Storage:
@@ -93,6 +75,7 @@ class Storage:
         self.ranges = RangeReads(
             options.access, lambda location: self._transports.get()[location.kind], self._retry, self.meter
         )
+        self.stored = StoredShards(self._cache, self.ranges, self._fetch, self._open_file)
         self.upcoming = Upcoming(self)
         self._greeting = SayOnce()
         self._compared: set[tuple[str, Identity]] = set()
@@ -167,7 +150,7 @@ class Storage:
         if location.kind != "local" or self.options.cache_local:
             return False
         try:
-            return not _is_compressed(location, _look_at(location)[1])
+            return not is_compressed(location, look_at(location)[1])
         except FetchError:
             return True  # opening it says why
 
@@ -204,9 +187,9 @@ class Storage:
         expected = Expected.from_shard(shard, self.options.checksum)
         facts = shard
         if location.kind == "local":
-            status, head = _look_at(location)
+            status, head = look_at(location)
             expected.check_size(status.st_size, location.name)
-            if not self.options.cache_local and not _is_compressed(location, head):
+            if not self.options.cache_local and not is_compressed(location, head):
                 return location, expected, None
             facts = {"filesize": status.st_size, "md5sum": expected.md5, "mtime_ns": status.st_mtime_ns}
         key = cache_key(
@@ -224,9 +207,8 @@ class Storage:
         Raises:
             FetchError: It cannot be had.
         """
-        location = locate(url)
         sink = MemorySink()
-        fetch(self._transport(location.kind), location, sink, Expected(), self._retry)
+        self._fetch(locate(url), sink)
         return bytes(sink.data)
 
     def list_folder(self, url: str) -> list[str] | None:
@@ -245,90 +227,13 @@ class Storage:
         names: list[str] | None = retrying(partial(store.list_folder, location), location.name, self._retry)
         return names
 
-    @contextmanager
-    def inspect(self, url: str, *, digest: bool = True) -> Iterator[StoredShard]:
-        """Give a shard as it is stored now, for a block; nothing is kept of it, and no cached copy is taken for it.
-
-        Args:
-            url: Of the shard.
-            digest: Also the MD5 of the stored object.
-
-        Raises:
-            FetchError: It cannot be had.
-            TarFormatError: Its compressed stream is damaged.
-        """
-        location = locate(url)
-        if location.kind == "local" and not _is_compressed(location, _look_at(location)[1]):
-            source = self._open_file(location.path, location.name)
-            # At once, so that the pages come in order from a disk.
-            md5 = digest_source(source) if digest else None
-            yield StoredShard(source, source.identity.size, source.identity, None if md5 is None else lambda: md5)
-            return
-        identity = self.identify(url) if location.kind == "local" else None
-        sinks: list[DigestSink] = []
-
-        def fill(part: PartFile) -> None:
-            sinks.append(DigestSink(UnpackingSink(part, location.path, location.name)))
-            fetch(self._transport(location.kind), location, sinks[0], Expected(), self._retry)
-
-        with self._cache.passing_file(location.name, fill) as path:
-            source = self._open_file(path, location.name)
-            yield StoredShard(source, sinks[0].size, identity, (lambda: sinks[0].md5) if digest else None)
-
-    @contextmanager
-    def read_through(self, url: str, *, digest: bool = True) -> Iterator[StoredShard]:
-        """Give a shard as it is stored now, for a block that reads it from front to back.
-
-        Of a remote one nothing is stored, and without `digest` no more is read than the headers need. Only what is
-        compressed, or comes from a server that sends no parts, is on the disk until the block ends.
-
-        Args:
-            url: Of the shard.
-            digest: Also the MD5 of the stored object; it is had once the block has read what it needs.
-
-        Raises:
-            FetchError: It cannot be had.
-            TarFormatError: Its compressed stream is damaged.
-        """
-        location = locate(url)
-        source = None if location.kind in {"local", "pipe"} else self.ranges.try_open(location)
-        if source is None:
-            with self.inspect(url, digest=digest) as stored:
-                yield stored
-            return
-        identity = source.identity if source.identity.etag is not None else None
-        try:
-            if sniff(bytes(source.window(0, HEAD_BYTES)[0])) is not None:
-                with self.inspect(url, digest=digest) as stored:
-                    yield replace(stored, identity=identity)
-            elif digest:
-                through = ReadThrough(source)
-                yield StoredShard(through, source.identity.size, identity, through.md5)
-            else:
-                yield StoredShard(ReadAhead(source), source.identity.size, identity, None)
-        finally:
-            source.release()
-
-    def identify(self, url: str) -> Identity | None:
-        """Return what tells the present state of an object from others; None where its store does not say, or it is not there."""
-        location = locate(url)
-        try:
-            if location.kind == "local":
-                return Identity.from_stat(os.stat(location.path))  # noqa: PTH116 - Path changes some paths
-            if location.kind == "pipe":
-                return None
-            piece = self.ranges.read(location, 0, HEAD_BYTES)
-        except (WidsError, OSError):
-            return None  # who opens it says why
-        return None if piece.tag is None else Identity(piece.size, etag=piece.tag)
-
     def fetch_ahead(self, shards: Sequence[Mapping[str, Any]]) -> None:
         """Have shards fetched by another process, the next one first, in place of those named before; return at once.
 
         Local ones that are read in place are read ahead by the system.
         """
         if self.options.access == "download":
-            self._greeting.say(lambda: _describe_first(shards))
+            self._greeting.say(lambda: describe_first(shards))
             self.upcoming.want(shards)
 
     def make_ready(self, shard: Mapping[str, Any], *, unless_opened_after: int | None = None) -> int:
@@ -344,7 +249,7 @@ class Storage:
         """
         location, expected, key = self._look_up(shard)
         if key is None:
-            return _read_ahead(location.path)
+            return read_ahead(location.path)
 
         def fill(part: PartFile) -> None:
             # Looked at when it is this process's turn, before which others may have fetched it.
@@ -386,7 +291,10 @@ class Storage:
 
     def _open_cached(self, location: Location, key: CacheKey, expected: Expected) -> Source:
         for _ in range(_OPEN_ATTEMPTS):
-            opening = _Opening(self, location, expected)
+            opening = _Opening(
+                partial(self._fetch_into, location, expected),
+                partial(self._open_file, name=location.name, cached=True),
+            )
             started = time.monotonic()
             try:
                 with self.meter.doing("wait for another process", shard=location.name):
@@ -409,27 +317,20 @@ class Storage:
         self._greeting.say(lambda: f"fetching shards into {self.cache_dir}")
         sink = UnpackingSink(part, location.path, location.name)
         with self.meter.doing("fetch", shard=location.name):
-            size = fetch(
-                self._transport(location.kind),
-                location,
-                sink,
-                expected,
-                self._retry,
-                partial(self.meter.add, "retries"),
-            )
+            size = self._fetch(location, sink, expected, partial(self.meter.add, "retries"))
         self.meter.add("bytes_fetched", size)
         self.meter.add("fetches")
 
     def _is_copied(self, location: Location) -> bool:
         """Tell whether a shard that is named in the cache could be read where it lies too."""
         local = self.options.cache_local and location.kind == "local"
-        return local and not _is_compressed(location, _look_at(location)[1])
+        return local and not is_compressed(location, look_at(location)[1])
 
     def _compare_once(self, location: Location, expected: Expected) -> None:
         """Compare a local shard's MD5, unless this process has done so for this very file."""
         if expected.md5 is None:
             return
-        file = (location.path, Identity.from_stat(_look_at(location)[0]))
+        file = (location.path, Identity.from_stat(look_at(location)[0]))
         if file in self._compared:
             return
         checker = Checker(expected, location.name)
@@ -447,9 +348,15 @@ class Storage:
         self.meter.add("bytes_mapped", source.identity.size)
         return source
 
-    def _transport(self, kind: LocationKind) -> Transport:
-        transport: Transport = self._transports.get()[kind]
-        return transport
+    def _fetch(
+        self,
+        location: Location,
+        sink: Sink,
+        expected: Expected | None = None,
+        note_retry: Callable[[], object] | None = None,
+    ) -> int:
+        transport = self._transports.get()[location.kind]
+        return fetch(transport, location, sink, expected or Expected(), self._retry, note_retry)
 
     def _make_transports(self) -> dict[LocationKind, Any]:
         # urllib3, fsspec and the like are imported by their first use inside these, not here.
@@ -466,48 +373,25 @@ class Storage:
 
 
 class _Opening:
-    """One attempt to open a cached file: what was done, and with which path."""
+    """One attempt to open a cached file: what was done, and with which path.
 
-    def __init__(self, storage: Storage, location: Location, expected: Expected) -> None:
-        self._storage = storage
-        self._location = location
-        self._expected = expected
+    Args:
+        fetch: Brings the content into a file.
+        open_file: Opens a file, given its path.
+    """
+
+    def __init__(self, fetch: Callable[[PartFile], None], open_file: Callable[[str], Source]) -> None:
+        self._fetch = fetch
+        self._open_file = open_file
         self.path: str | None = None
         self.fetched = False
 
     def fill(self, part: PartFile) -> None:
         """Fetch the content."""
         self.fetched = True
-        self._storage._fetch_into(self._location, self._expected, part)  # noqa: SLF001 - a part of it
+        self._fetch(part)
 
     def use(self, path: str) -> Source:
         """Open the file."""
         self.path = path
-        return self._storage._open_file(path, self._location.name, cached=True)  # noqa: SLF001 - as above
-
-
-def _describe_first(shards: Sequence[Mapping[str, Any]]) -> str:
-    sizes = [shard.get("filesize") for shard in shards]
-    total = f", {in_words(sum(size or 0 for size in sizes))}" if all(sizes) else ""
-    return f"first batches need {counted(len(shards), 'shard')}{total}"
-
-
-def _read_ahead(path: str) -> int:
-    """Have the system read a file into its memory; return the file's size."""
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - Path changes some paths
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
-        return os.fstat(file.fileno()).st_size
-
-
-def _look_at(location: Location) -> tuple[os.stat_result, bytes]:
-    """Return a local file's status and its first bytes."""
-    try:
-        with open(location.path, "rb", buffering=0) as file:  # noqa: PTH123 - Path changes some paths
-            return os.fstat(file.fileno()), file.read(HEAD_BYTES)
-    except OSError as error:
-        raise FetchError(f"{location.name}: cannot be opened: {error.strerror}; is the path right?") from error
-
-
-def _is_compressed(location: Location, head: bytes) -> bool:
-    return sniff(head) is not None or compression_of_name(location.path) is not None
+        return self._open_file(path)

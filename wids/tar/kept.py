@@ -21,7 +21,7 @@ from xxhash import xxh3_64
 
 from wids.tar.headers import BLOCK, padded
 from wids.tar.index import TarIndex
-from wids.tar.reader import MemberFile
+from wids.tar.member_file import MemberFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -70,7 +70,7 @@ class ShardChecker:
         report = ShardReport(redact(str(shard["url"])))
         with (
             self._noted(report),
-            self._storage.inspect(str(shard["url"]), digest=shard.get("md5sum") is not None) as it,
+            self._storage.stored.inspect(str(shard["url"]), digest=shard.get("md5sum") is not None) as it,
         ):
             _check_stored(report, it.size, it.md5, shard)
             self._check_content(report, it.source, shard)

@@ -10,7 +10,6 @@ A part is a table of Arrow with the columns of its shard in the types that were 
 from __future__ import annotations
 
 import re
-import secrets
 import shutil
 from collections import Counter
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from wids.fingerprint import basename, digest_data
 from wids.shard_cache import ShardCache
 from wids.storage import Storage
 from wids.tools.files import check_place, write_json
+from wids.whole_file import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -186,14 +186,9 @@ def _extract_part(
     except (WidsError, OSError) as error:
         return str(error)
     pa = arrow()
-    temporary = parts / f"{number}.{secrets.token_hex(8)}"
-    try:
-        # No fsync: what a power failure cuts cannot be read, and is made anew.
-        with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-        temporary.rename(_part(parts, number))
-    finally:
-        temporary.unlink(missing_ok=True)
+    # No fsync: what a power failure cuts cannot be read, and is made anew.
+    with whole_file(_part(parts, number), sync=False) as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
     return None
 
 

@@ -89,7 +89,7 @@ def describe_shard(
 
 
 def _read(url: str, storage: Storage, wanted: Wanted) -> ShardDescription:
-    with storage.read_through(url, digest=wanted.md5) as stored:
+    with storage.stored.read_through(url, digest=wanted.md5) as stored:
         columns = build_index(stored.source)
         md5 = stored.md5
         if wanted.checksums:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -12,6 +11,7 @@ import orjson
 
 from wids.descriptor.urls import is_tar, local_path
 from wids.errors import DescriptorError, WidsError, redact
+from wids.whole_file import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -91,18 +91,10 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         OSError: It cannot be written; what was there before is untouched.
     """
     target = Path(os.path.realpath(path))
-    part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
-    try:
-        with explaining(str(path)):
-            with part.open("xb") as file:
-                yield file
-                file.flush()
-                if target.exists():
-                    os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
-                os.fsync(file.fileno())
-            part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with explaining(str(path)), whole_file(target) as file:
+        yield file
+        if target.exists():
+            os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
 
 
 def write_file(path: Path, data: bytes) -> None:

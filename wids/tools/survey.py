@@ -94,7 +94,7 @@ class Survey:
         asked = [url for url, found in known.items() if found is not None and found.identity is not None]
         missing = dict.fromkeys(shards)
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            for url, identity in zip(asked, pool.map(self._storage.identify, asked), strict=True):
+            for url, identity in zip(asked, pool.map(self._storage.stored.identify, asked), strict=True):
                 found = known[url]
                 if found is None or found.identity != identity:
                     continue

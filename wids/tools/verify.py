@@ -131,5 +131,5 @@ def _compare_keys(
 def _find_keys(shard: Mapping[str, Any], storage: Storage, hashes: NDArray[np.uint64]) -> set[bytes]:
     """Return the keys of a shard that have one of these hashes."""
     wanted = set(hashes.tolist())
-    with storage.inspect(str(shard["url"]), digest=False) as stored:
+    with storage.stored.inspect(str(shard["url"]), digest=False) as stored:
         return {key for key in read_keys(build_index(stored.source)) if xxh3_64_intdigest(key) in wanted}

@@ -1,0 +1,22 @@
+"""Where indexes of shards are kept: in the pack that a descriptor names, else in the cache folder.
+
+    train.widx                          a pack: a file beside the descriptor, with an entry for each shard
+    CACHE/.wids/index/DIGEST.widx       one shard's index, for the very file that was read
+
+What does not fit, is damaged or of another version is made anew for that shard alone.
+"""
+
+from wids.index_files.cache import IndexCache
+from wids.index_files.files import IndexFiles
+from wids.index_files.pack import SUFFIX, IndexPack, entry_name, pack_index, unpack_index, write_pack
+
+__all__ = [
+    "SUFFIX",
+    "IndexCache",
+    "IndexFiles",
+    "IndexPack",
+    "entry_name",
+    "pack_index",
+    "unpack_index",
+    "write_pack",
+]

@@ -1,0 +1,120 @@
+"""Indexes of single shards in the cache folder, each for the very file: size, times and inode, or the store's tag."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+from xxhash import xxh3_128_hexdigest
+
+from wids.index_files.pack import SUFFIX
+from wids.tar import decode_index, encode_index
+from wids.whole_file import whole_file
+
+if TYPE_CHECKING:
+    from wids.source import Identity, Source
+    from wids.storage import Storage
+    from wids.tar import TarIndex
+
+_log = logging.getLogger(__name__)
+
+_MAX_CACHED_BYTES = 1 << 30
+"""Of all indexes in a cache folder; they are made anew in less time than it takes to download a shard."""
+_KEPT_SHARE = 0.8
+_CHECK_EVERY = 256
+"""Indexes that a process writes between two looks at how many bytes there are."""
+
+
+class IndexCache:
+    """Indexes of single shards in the cache folder.
+
+    Args:
+        storage: Whose cache folder it is.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._num_written = 0
+
+    def find(self, source: Source) -> TarIndex | None:
+        """Return what was kept of this very file, None when there is nothing, or nothing that can be used."""
+        shard = _very_file(source)
+        if shard is None:
+            return None
+        path = self._path(shard)
+        try:
+            self._storage.check_cache_folder()
+            data = _map_file(path)
+        except (OSError, ValueError):
+            return None
+        try:
+            index = decode_index(data, shard)
+        except ValueError as error:
+            _log.debug("%s: the kept index %s is not used: %s", source.name, path, error)
+            return None
+        # The time tells which indexes are in use; in a folder of somebody else's it stays as it is.
+        with suppress(OSError):
+            os.utime(path)
+        return index
+
+    def keep(self, source: Source, index: TarIndex) -> TarIndex:
+        """Write an index for later, and return it as others will find it: mapped, so that all processes share it."""
+        shard = _very_file(source)
+        if shard is None:
+            return index
+        data = encode_index(index, shard)
+        path = self._path(shard)
+        try:
+            self._storage.make_cache_folder()
+            path.parent.mkdir(exist_ok=True)
+            with whole_file(path, sync=False) as file:  # what a power failure cuts has another digest, and is made anew
+                file.write(data)
+            self._num_written += 1
+            if self._num_written % _CHECK_EVERY == 1:
+                _remove_oldest(path.parent)
+            return decode_index(_map_file(path), shard)
+        except (OSError, ValueError) as error:
+            _log.debug("%s: its index is not kept: %s", source.name, error)
+            return decode_index(memoryview(data), shard)
+
+    def _path(self, shard: str) -> Path:
+        return Path(self._storage.cache_dir, ".wids", "index", xxh3_128_hexdigest(shard.encode()) + SUFFIX)
+
+
+def _very_file(source: Source) -> str | None:
+    """Return what names this very object and state of it, None where its store does not say enough."""
+    identity: Identity = source.identity
+    if identity.etag is None and identity.ctime_ns is None:
+        return None
+    return orjson.dumps([source.name, identity]).decode()
+
+
+def _map_file(path: Path) -> memoryview:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Remove the indexes that were not used for longest, when there are too many bytes of them."""
+    files = []
+    for path in folder.iterdir():
+        with suppress(OSError):
+            status = path.stat()
+            files.append((status.st_mtime_ns, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    if total <= _MAX_CACHED_BYTES:
+        return
+    for _, size, path in sorted(files):
+        if total <= _KEPT_SHARE * _MAX_CACHED_BYTES:
+            return
+        with suppress(OSError):
+            path.unlink()
+        total -= size

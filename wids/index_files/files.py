@@ -1,0 +1,163 @@
+"""A shard becomes its index: from a pack, from the cache folder, from another tool's table, else from its headers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wids.errors import FetchError, redact
+from wids.index_files.cache import IndexCache
+from wids.index_files.pack import IndexPack
+from wids.storage import ReadAhead
+from wids.tar import build_index, parse_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from wids.source import Source
+    from wids.storage import Storage
+    from wids.tar import TarIndex
+
+_log = logging.getLogger(__name__)
+
+_TRY_AGAIN_AFTER_S = 300.0
+"""A pack that could not be had is not asked for at each shard."""
+
+
+class IndexFiles:
+    """Finds the index of a shard where it was kept, or makes and keeps it.
+
+    Safe to use from several threads and after a fork; pickles without what it has opened.
+
+    Args:
+        storage: Opens packs; its cache folder holds the indexes of shards without one.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._cache = IndexCache(storage)
+        self._packs: dict[str, IndexPack | None] = {}
+        self._fetched_again: set[str] = set()
+        self._not_before: dict[str, float] = {}
+        self._locks: dict[tuple[int, str], threading.Lock] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IndexFiles, (self._storage,)
+
+    def obtain(self, source: Source, shard: Mapping[str, Any]) -> TarIndex:
+        """Return a shard's index.
+
+        Args:
+            source: The opened shard.
+            shard: Its entry in the descriptor: `url`, and `index`, the URL of a pack, or `offsets`, that of a table of DALI's,
+                where there is one.
+
+        Raises:
+            TarFormatError: It is damaged, or no tar.
+            OSError: It cannot be read.
+        """
+        packed = self._find_packed(shard, source)
+        if packed is not None:
+            return packed
+        return self._cache.find(source) or self._from_offsets(shard, source) or self.rebuild(source)
+
+    def recall(self, shard: Mapping[str, Any]) -> TarIndex | None:
+        """Return what the pack says of a shard, which is neither opened nor read; None where it has nothing that can fit.
+
+        Args:
+            shard: Its entry in the descriptor.
+        """
+        url = shard.get("index")
+        pack = None if url is None else self._open_pack(url)
+        return None if pack is None else pack.recall(str(shard["url"]), self._storage.plain_size(shard))
+
+    def forget(self, shard: Mapping[str, Any]) -> None:
+        """Let what `recall` gave of a shard leave this process's memory; it can still be used, and is read again then."""
+        pack = self._packs.get(shard["index"]) if shard.get("index") else None
+        if pack is not None:
+            pack.forget(str(shard["url"]))
+
+    def rebuild(self, source: Source) -> TarIndex:
+        """Return a shard's index, made from its headers and kept.
+
+        Raises:
+            TarFormatError: It is damaged, or no tar.
+            OSError: It cannot be read.
+        """
+        self._storage.meter.add("index_builds")
+        return self._cache.keep(source, build_index(ReadAhead(source) if source.is_remote else source))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process that uses the same cache folder is in such a block.
+
+        Where the folder cannot be written, each goes on without the others.
+        """
+        import filelock
+
+        lock = None
+        try:
+            self._storage.make_cache_folder()
+            lock = filelock.FileLock(Path(self._storage.cache_dir, ".wids", "indexing.lock"), preserve_lock_file=True)
+            lock.acquire()
+        except (OSError, NotImplementedError) as error:
+            _log.debug("indexing without a lock: %s", error)
+        try:
+            yield
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _find_packed(self, shard: Mapping[str, Any], source: Source) -> TarIndex | None:
+        url = shard.get("index")
+        pack = None if url is None else self._open_pack(url)
+        if url is None or pack is None:
+            return None
+        found = pack.find(str(shard["url"]), source)
+        if found is None and pack.is_cached and url not in self._fetched_again:
+            # The copy in the cache may be of a pack that was written again since.
+            self._fetched_again.add(url)
+            with suppress(FetchError):
+                self._storage.remove_cached({"url": url})
+                self._packs.pop(url, None)
+                pack = self._open_pack(url)
+                found = None if pack is None else pack.find(str(shard["url"]), source)
+        if found is None and pack is not None:
+            pack.warn(source.name)
+        return found
+
+    def _from_offsets(self, shard: Mapping[str, Any], source: Source) -> TarIndex | None:
+        """Return the index of a remote shard from a table that another tool left beside it.
+
+        Scanning a shard that is here takes some 2 ms per 1,000 files; one that is elsewhere would come whole for it. Like
+        that of a pack it is not kept: where it proves wrong, the shard is indexed anew.
+        """
+        url = shard.get("offsets")
+        if url is None or not source.is_remote:
+            return None
+        try:
+            return parse_offsets(self._storage.read(url), source)
+        except (ValueError, FetchError) as error:
+            _log.warning("%s: %s is not used for it, so it is indexed anew: %s", source.name, redact(url), error)
+            return None
+
+    def _open_pack(self, url: str) -> IndexPack | None:
+        with self._locks.setdefault((os.getpid(), url), threading.Lock()):
+            if url in self._packs:
+                return self._packs[url]
+            if time.monotonic() < self._not_before.get(url, 0):
+                return None
+            try:
+                self._packs[url] = IndexPack(self._storage.open({"url": url}), url)
+            except Exception as error:  # zipfile raises half a dozen kinds for what is no ZIP
+                _log.warning("%s: the index pack cannot be used, so shards are indexed anew: %s", redact(url), error)
+                if isinstance(error, FetchError):  # which may pass
+                    self._not_before[url] = time.monotonic() + _TRY_AGAIN_AFTER_S
+                else:
+                    self._packs[url] = None
+            return self._packs.get(url)
