@@ -19,11 +19,12 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "selection.md"
 BLOCKS = re.compile(r'^```python( title="train.py")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 SHOW = """
-import torch.distributed, os
-for epoch in range(2):
-    batches.set_epoch(epoch)
-    for batch in loader:
-        print(json.dumps([os.environ["RANK"], epoch, [[key, picture.size] for key, picture in batch]]))
+import os
+with open(f"rank{os.environ['RANK']}.jsonl", "w") as seen:
+    for epoch in range(2):
+        batches.set_epoch(epoch)
+        for batch in loader:
+            print(json.dumps([epoch, [[key, picture.size] for key, picture in batch]]), file=seen)
 """
 
 pytestmark = [
@@ -66,17 +67,18 @@ def test_fifteen_lines_filter_and_bucket_on_two_ranks(laion: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"],
         cwd=laion.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""},
         capture_output=True,
         text=True,
         check=False,
     )
 
     assert done.returncode == 0, done.stderr
-    batches = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    logs = [(laion.parent / f"rank{rank}.jsonl").read_text() for rank in (0, 1)]
+    seen = [[json.loads(line) for line in log.splitlines()] for log in logs]
     assert done.stdout.count(f"{len(expected)} pictures, ") == 2
     for epoch in (0, 1):
-        mine = [[batch for rank, of, batch in batches if rank == str(number) and of == epoch] for number in (0, 1)]
+        mine = [[batch for of, batch in batches if of == epoch] for batches in seen]
         assert len(mine[0]) == len(mine[1]) > 5
         assert {key for rank in mine for batch in rank for key, _ in batch} == expected
         for batch in (*mine[0], *mine[1]):

@@ -43,7 +43,7 @@ def rows_of(values: list[Any]) -> st.SearchStrategy[Any]:
     return slices | st.lists(row, max_size=10 if values else 0).map(lambda rows: np.array(rows, np.int64))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(LISTS)
 def test_a_column_of_arrow_is_its_list_and_goes_back(values: list[Any]) -> None:
     column = make(values)
@@ -53,7 +53,7 @@ def test_a_column_of_arrow_is_its_list_and_goes_back(values: list[Any]) -> None:
     assert without_nan(to_arrow(column).to_pylist()) == values
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(TEXTS, st.data())
 def test_a_part_of_an_array_of_arrow_is_that_part(values: list[Any], data: st.DataObject) -> None:
     part = data.draw(st.slices(len(values)).filter(lambda part: part.step in {None, 1}))
@@ -63,7 +63,7 @@ def test_a_part_of_an_array_of_arrow_is_that_part(values: list[Any], data: st.Da
     assert listed(from_arrow(array, "x")) == values[start:stop]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(LISTS, st.data())
 def test_rows_that_are_taken_are_those_of_the_list(values: list[Any], data: st.DataObject) -> None:
     rows = data.draw(rows_of(values))
@@ -71,7 +71,7 @@ def test_rows_that_are_taken_are_those_of_the_list(values: list[Any], data: st.D
     assert listed(make(values).take(rows)) == [values[row] for row in rows]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(LISTS, st.data())
 def test_scattered_rows_lie_where_they_were_put(values: list[Any], data: st.DataObject) -> None:
     places = data.draw(st.permutations(range(len(values) + 3))).copy()[: len(values)]
@@ -84,7 +84,7 @@ def test_scattered_rows_lie_where_they_were_put(values: list[Any], data: st.Data
     assert listed(column.scatter(np.array(places, np.int64), len(expected))) == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(TEXTS)
 def test_text_is_a_sequence_and_an_array(values: list[Any]) -> None:
     column = TextColumn.from_texts(values)
@@ -110,7 +110,7 @@ def test_what_is_no_number_and_no_text_is_no_column() -> None:
         make([[1], [2]])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(LISTS)
 def test_a_column_file_holds_the_list(tmp_path_factory: pytest.TempPathFactory, values: list[Any]) -> None:
     path = tmp_path_factory.mktemp("columns") / "x.arrow"
@@ -196,7 +196,7 @@ def test_columns_are_sent_whole_where_the_cache_folder_cannot_be_written(tmp_pat
     assert np.array_equal(pickle.loads(pickle.dumps(kept)).column.data, np.arange(100_000))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(0, 9), max_size=20), st.lists(st.integers(0, 9), max_size=20), st.sampled_from([1, 2, 1 << 20])
 )

@@ -149,7 +149,7 @@ def find_rows(text: str, rows: list[tuple[Any, ...]]) -> list[bool]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(CONDITIONS, ROWS)
 def test_a_condition_finds_the_rows_that_python_finds_one_by_one(condition: Part, rows: list[tuple[Any, ...]]) -> None:
     text, of_row = condition
@@ -161,7 +161,7 @@ def test_a_condition_finds_the_rows_that_python_finds_one_by_one(condition: Part
     assert find_rows(text, rows) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(CONDITIONS, ROWS.map(lambda rows: [row for row in rows if None not in row]))
 def test_rows_in_which_nothing_is_missing_are_found_as_python_evaluates_the_text(
     condition: Part, rows: list[tuple[Any, ...]]

@@ -84,7 +84,7 @@ def test_columns_line_up_with_the_samples_whatever_they_come_from(
     assert [dataset.column(name).dtype for name in ("width", "score", "safe")] == [np.int64, np.float64, np.bool_]  # type: ignore[union-attr]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_columns_follow_views_of_views(whole: wids.ShardListDataset, data: st.DataObject) -> None:
     view = whole

@@ -57,7 +57,7 @@ def join_dictionaries(mine: Shards, other: Shards) -> list[tuple[str, str, str |
     return [(shard, key, found.get((shard, key))) for shard, key in places]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SHARDS, SHARDS, st.sampled_from(["inner", "left"]))
 def test_a_join_is_that_of_dictionaries(
     tmp_path_factory: pytest.TempPathFactory, mine: Shards, other: Shards, how: Any
@@ -83,7 +83,7 @@ def test_a_join_is_that_of_dictionaries(
     assert list(joined.keys()) == [key for _, key, _ in expected]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_views_on_both_sides_and_of_the_join_have_their_own_rows(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -33,7 +33,7 @@ def decode(field: str, data: bytes, *, allow_pickle: bool = False) -> Any:
     return default_decoder("PIL", allow_pickle=allow_pickle)({field: data})[field]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     hnp.arrays(
         hnp.scalar_dtypes() | hnp.unicode_string_dtypes() | hnp.byte_string_dtypes(),

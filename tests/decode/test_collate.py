@@ -69,7 +69,7 @@ def test_what_is_alike_is_collated_as_torch_does(samples: list[Any]) -> None:
     assert same(collate(samples), default_collate(samples))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     hnp.scalar_dtypes().filter(
         lambda dtype: dtype.kind in "biufc" and dtype.itemsize <= 16 and dtype.name != "longdouble"

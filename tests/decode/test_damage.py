@@ -104,7 +104,7 @@ def test_changed_bytes_are_an_error_or_a_value(extension: str) -> None:
 
 
 @pytest.mark.parametrize("extension", NO_PICKLES)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.binary(max_size=300), st.integers(0, 24))
 def test_random_bytes_are_an_error_or_a_value(extension: str, data: bytes, kept: int) -> None:
     with contextlib.suppress(DecodeError):

@@ -145,7 +145,7 @@ json_values: Any = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(json_values, st.booleans())
 def test_any_json_is_read_as_python_reads_it(value: Any, escaped: bool) -> None:
     text = json.dumps(value, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
@@ -153,7 +153,7 @@ def test_any_json_is_read_as_python_reads_it(value: Any, escaped: bool) -> None:
     assert repr(decode(".json", text)) == repr(json.loads(text))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.binary(max_size=40) | st.text(st.sampled_from('[]{}",:0123456789.eE+-tfnNaI\\u \n'), max_size=30).map(str.encode)
 )

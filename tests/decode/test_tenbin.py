@@ -40,7 +40,7 @@ def nan_safe(found: list[Any], expected: list[Any]) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(written_by_webdataset, max_size=4))
 def test_what_webdataset_writes_is_read_as_webdataset_reads_it(written: list[np.ndarray[Any, Any]]) -> None:
     data = bytes(tenbin.encode_buffer(written))
@@ -52,13 +52,13 @@ def test_what_webdataset_writes_is_read_as_webdataset_reads_it(written: list[np.
     assert all(array.flags.writeable for array in found)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(arrays, max_size=4))
 def test_every_dtype_and_shape_of_the_format_is_read(written: list[np.ndarray[Any, Any]]) -> None:
     assert nan_safe(decode_tenbin(b"".join(map(encode, written))), written)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(st.lists(written_by_webdataset, min_size=1, max_size=3), st.data())
 def test_a_damaged_file_is_an_error_or_read_as_webdataset_reads_it(
     written: list[np.ndarray[Any, Any]], data: st.DataObject

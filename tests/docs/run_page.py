@@ -75,4 +75,6 @@ def capture(code: types.CodeType, names: dict[str, object]) -> str:
 
 
 if __name__ == "__main__":
+    # What a block printed before it forked is not printed twice, and what processes print at once stays in whole lines.
+    sys.stdout.reconfigure(line_buffering=True)
     run_page(Path(sys.argv[1]), set(os.environ.get("WIDS_PACKAGES", "").split()))

@@ -28,7 +28,7 @@ def run(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
-        "PYTHONUNBUFFERED": "1",  # What a block printed before it forked is not printed twice.
+        "PYTHONUNBUFFERED": "",  # With it, ranks that print at once mix pieces of their lines.
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", "tests.docs.run_page", str(page)]

@@ -109,7 +109,7 @@ def test_what_only_pickle_can_hold_is_refused(field: str) -> None:
         encode("000", field, value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(JSON)
 def test_json_is_decoded_as_it_was(value: Any) -> None:
     assert same(there_and_back(".json", value), value)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from wids.source import Source
 
@@ -40,9 +39,8 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 60) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process exists."""
+    """Return whether a process has not ended; that it did may not have been noticed by its parent."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
         return False
-    return True

@@ -106,7 +106,7 @@ def test_a_changed_compressed_file_is_unpacked_anew(
     assert (content(before), content(after)) == (plain, plain + b"\0" * 512)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([gzip.compress, bz2.compress, lzma.compress, zstandard.compress]),
     st.lists(st.binary(max_size=3000), min_size=1, max_size=4),

@@ -312,6 +312,43 @@ def test_a_localname_is_fetched_again_when_the_descriptor_changes(
     assert shards(cache_dir) == [cache_dir / "a.tar"]
 
 
+def test_a_shard_with_a_localname_that_is_being_replaced_is_not_somebody_elses(
+    server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one looks for it at the moment between the writing of its record and of its file."""
+    server.objects["a.tar"] = DATA
+    make_storage(localname=lambda _: "a.tar").open({"url": server.url("a.tar"), "filesize": len(DATA)})
+    server.objects["a.tar"] = DATA + b"more"
+    shard = {"url": server.url("a.tar"), "filesize": len(DATA) + 4}
+    found: list[bytes] = []
+    other = threading.Thread(
+        target=lambda: found.append(content(make_storage(localname=lambda _: "a.tar").open(shard)))
+    )
+    looked = threading.Event()
+    rename, read_record = Path.rename, disk_cache.read_record
+
+    def rename_when_looked_for(path: Path, target: Path) -> Path:
+        if target == cache_dir / "a.tar":
+            other.start()
+            assert looked.wait(60)
+        return rename(path, target)
+
+    def look(path: str) -> Any:
+        record = read_record(path)
+        if threading.current_thread() is other:
+            looked.set()
+        return record
+
+    monkeypatch.setattr(Path, "rename", rename_when_looked_for)
+    monkeypatch.setattr(disk_cache, "read_record", look)
+
+    make_storage(localname=lambda _: "a.tar").open(shard)
+    other.join(60)
+
+    assert found == [DATA + b"more"]
+    assert server.bodies["a.tar"] == 2
+
+
 def test_an_open_shard_outlives_its_file(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:

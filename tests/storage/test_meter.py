@@ -130,9 +130,12 @@ def test_what_each_process_is_doing_is_seen_also_when_it_was_killed(
     go_on.set()
 
 
+def shown(meter: Meter) -> list[tuple[str, int | None]]:
+    return sorted((entry["what"], entry.get("index")) for entry in meter.in_flight())
+
+
 def test_threads_are_shown_each_for_itself() -> None:
     meter = Meter()
-    shown: list[Any] = []
     go_on = threading.Event()
 
     def work() -> None:
@@ -142,12 +145,10 @@ def test_threads_are_shown_each_for_itself() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     with meter.doing("another"):
-        wait_until(lambda: len(meter.in_flight()) == 2)
-        shown = sorted((entry["what"], entry.get("index")) for entry in meter.in_flight())
+        wait_until(lambda: shown(meter) == [("another", None), ("part of it", 1)])
     go_on.set()
     thread.join()
 
-    assert shown == [("another", None), ("part of it", 1)]
     assert meter.in_flight() == []
 
 

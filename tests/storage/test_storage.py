@@ -200,7 +200,7 @@ def test_storage_options_are_not_shown() -> None:
     assert "hunter2" not in repr(StorageOptions(storage_options={"secret": "hunter2"}))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     url=st.text(max_size=30)
     | st.from_regex(

@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from tests.storage.reading import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -40,6 +42,8 @@ class WebServer:
     """Of bodies, sent by plain answers."""
     delay_s: float = 0.0
     """Before each answer."""
+    waits_for: int = 0
+    """Answers come only when so many requests were there at the same time."""
     most_at_once: int = 0
     """Requests that were being answered at the same time."""
     running: int = 0
@@ -85,6 +89,7 @@ def web_server() -> Iterator[WebServer]:
                 state.most_at_once = max(state.most_at_once, state.running)
             try:
                 time.sleep(state.delay_s)
+                wait_until(lambda: state.most_at_once >= state.waits_for)
                 self.answer(path, behaviour)
             finally:
                 with lock:
@@ -221,7 +226,7 @@ def hold(started: threading.Event, go_on: threading.Event, at: int) -> Callable[
         handler.wfile.write(content[:at])
         handler.wfile.flush()
         started.set()
-        go_on.wait(60)
+        go_on.wait(150)  # not for ever, so that what waits for the rest ends with a test that fails
         handler.wfile.write(content[at:])
 
     return behaviour

@@ -55,7 +55,7 @@ names = st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"
 written = st.lists(st.tuples(names, st.binary(max_size=700)), max_size=60)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(written)
 def test_an_index_reads_back_as_it_was(members: list[tuple[str, bytes]]) -> None:
     buffer = io.BytesIO()
@@ -139,7 +139,7 @@ def test_a_header_that_says_what_cannot_be_is_noticed(header: bytes) -> None:
         decode_index(memoryview(data), "it")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.data())
 def test_an_index_made_to_deceive_reads_nothing_beyond_its_shard(data: st.DataObject) -> None:
     buffer = io.BytesIO()

@@ -30,7 +30,7 @@ def archive(maker: HeaderMaker, members: list[tuple[bytes, bytes]]) -> tuple[byt
     return data + bytes(1024), offsets
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(NAMES, st.binary(max_size=1100)), min_size=1, max_size=6),
     st.sampled_from([None, 1024, 4096, 65536]),

@@ -40,7 +40,7 @@ def write_by_tarfile(written: list[tuple[str, bytes]], tar_format: str) -> bytes
     return buffer.getvalue()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(names, contents), max_size=30), st.integers(1, 8), st.sampled_from(["gnu", "pax"]))
 def test_what_tarfile_writes_reads_back(written: list[tuple[str, bytes]], repeats: int, tar_format: str) -> None:
     # Repeated, there are enough members for runs of them.
@@ -51,7 +51,7 @@ def test_what_tarfile_writes_reads_back(written: list[tuple[str, bytes]], repeat
     assert found == [(name.encode(), data) for name, data in written] * repeats
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.text("abc./", min_size=1, max_size=250), contents), max_size=60))
 def test_what_tarfile_can_write_without_extensions_reads_back(written: list[tuple[str, bytes]]) -> None:
     named = []
@@ -88,7 +88,7 @@ LIMITED = ("v7", "ustar")
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(files=st.dictionaries(paths, contents, min_size=1, max_size=12))
 def test_what_other_programs_write_reads_back(writer: str, files: dict[bytes, bytes]) -> None:
     if shutil.which(WRITERS[writer][0]) is None:
@@ -186,7 +186,7 @@ def bytes_before(archive: Archive) -> list[bytes]:
     return [read_member(source, archive.before, number) for number in range(len(archive.before.names))]
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(st.sampled_from(sorted(ARCHIVES)), st.integers(0, 511), st.integers(1, 255), st.data())
 def test_a_change_in_a_header_changes_nothing_or_is_refused(
     name: str, place: int, change: int, draw: st.DataObject
@@ -203,7 +203,7 @@ def test_a_change_in_a_header_changes_nothing_or_is_refused(
         assert after[1] == bytes_before(archive)
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(st.sampled_from(sorted(ARCHIVES)), st.integers(1, 255), st.data())
 def test_a_change_in_an_extension_changes_its_member_alone(name: str, change: int, draw: st.DataObject) -> None:
     archive = ARCHIVES[name]
@@ -222,7 +222,7 @@ def test_a_change_in_an_extension_changes_its_member_alone(name: str, change: in
         assert found[number][1] == expected[number][1]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.sampled_from(sorted(ARCHIVES)), st.integers(1, 255), st.data())
 def test_a_change_in_data_changes_that_byte_alone(name: str, change: int, draw: st.DataObject) -> None:
     archive = ARCHIVES[name]
@@ -240,7 +240,7 @@ def test_a_change_in_data_changes_that_byte_alone(name: str, change: int, draw: 
     assert after[1] == expected
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(st.sampled_from(sorted(ARCHIVES)), st.integers(-20, 20), st.data())
 def test_a_wrong_size_in_an_extension_changes_no_other_member(name: str, change: int, draw: st.DataObject) -> None:
     archive = ARCHIVES[name]

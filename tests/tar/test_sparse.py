@@ -11,7 +11,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tar.archives import END, GNU, find, header, member, padded, pax, places, read_by_tarfile, read_by_wids
@@ -125,7 +125,6 @@ def test_a_sparse_file_too_large_for_memory_is_streamed(tmp_path: Path) -> None:
 segments = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 200)), max_size=12)
 
 
-@settings(deadline=None)
 @given(segments, st.integers(0, 500), st.lists(st.tuples(st.integers(0, 6000), st.integers(0, 900)), max_size=20))
 def test_a_member_file_is_the_file_at_every_place(
     gaps: list[tuple[int, int]], tail: int, reads: list[tuple[int, int]]

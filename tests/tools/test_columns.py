@@ -64,7 +64,7 @@ VALUES = st.none() | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.lists(VALUES.map(lambda value: value or {}), max_size=4), min_size=1, max_size=3))
 def test_columns_line_up_with_the_json_of_the_samples(
     tmp_path_factory: pytest.TempPathFactory, shards: list[list[dict[str, Any]]]

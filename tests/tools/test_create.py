@@ -223,7 +223,7 @@ def test_a_journal_that_somebody_else_writes_is_left_to_him(shards: list[str], o
     assert Path(".a.json.journal").read_bytes() == before
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_journal_that_is_cut_or_damaged_keeps_whole_records_and_no_wrong_one(
     shards: list[str], data: st.DataObject

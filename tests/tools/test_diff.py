@@ -35,7 +35,7 @@ def without_repeats(shards: dict[str, list[str]]) -> dict[str, list[str]]:
     }
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(contents.map(without_repeats), contents.map(without_repeats))
 def test_samples_are_added_removed_and_moved_as_multisets_are(
     tmp_path: Path, before: dict[str, list[str]], after: dict[str, list[str]]

@@ -75,7 +75,7 @@ SAMPLES = st.lists(
 ).map(lambda samples: [one for one, before in zip(samples, [("", []), *samples], strict=False) if one[0] != before[0]])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     samples=SAMPLES,
     cut=st.integers(1, 10),

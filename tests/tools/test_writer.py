@@ -174,7 +174,7 @@ def test_images_and_arrays_are_encoded(tmp_path: Path) -> None:
 # Sizes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=25),
     max_samples=st.none() | st.integers(1, 6),
@@ -250,7 +250,7 @@ def test_without_samples_nothing_is_left(tmp_path: Path) -> None:
 KEYS = st.text(st.sampled_from("ab./\0_ é\udc80\udcc3\udca9\ud800"), max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(key=KEYS, field=KEYS)
 def test_a_name_is_refused_or_read_back(key: str, field: str) -> None:
     try:

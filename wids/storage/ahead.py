@@ -38,7 +38,7 @@ _LOOK_FOR_PARENT_S = 1.0
 _PATIENCE_S = 10.0
 _CLOCK_STEP_NS = 50_000_000
 """Times of files may lie so far behind the clock; who opened a shard just before it was announced needs no copy either."""
-_START = "import sys; sys.path[:0] = sys.argv[1:]; from wids.storage.ahead import serve; serve()"
+_START = "import sys; sys.path[:0] = sys.argv[2:]; from wids.storage.ahead import serve; serve(int(sys.argv[1]))"
 
 
 class FetchAhead:
@@ -53,7 +53,7 @@ class FetchAhead:
         try:
             first = _first_frame(storage)
             self._process = subprocess.Popen(  # noqa: S603 - this very interpreter
-                [sys.executable, "-c", _START, *filter(None, sys.path)],
+                [sys.executable, "-c", _START, str(os.getpid()), *filter(None, sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
             )
@@ -131,9 +131,12 @@ class _Wishes:
         return self._since.get(shard["url"])
 
 
-def serve() -> None:
-    """Fetch what stdin asks for, until it ends; what a process of `FetchAhead` runs."""
-    parent = os.getppid()
+def serve(parent: int) -> None:
+    """Fetch what stdin asks for, until it ends; what a process of `FetchAhead` runs.
+
+    Args:
+        parent: The process that made it, which may have ended before this one gets here.
+    """
     # The terminal's Ctrl-C is for the process that trains, which closes the pipe when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = sys.stdin.buffer

@@ -169,13 +169,12 @@ class DiskCache:
 
     def _find(self, key: CacheKey) -> str | None:
         path = Path(self.folder.path, key.name)
-        try:
-            status = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
+        status, record = _status(path), self._read_record(key)
+        if status is not None and record is not None and not key.is_own_name and not record.describes(status):
+            with self.space.turn():  # in which another process may have written the record, and not yet the file
+                status, record = _status(path), self._read_record(key)
+        if status is None:
             return None
-        except OSError as error:
-            raise FetchError(f"{path}: the cached shard cannot be read: {error.strerror}; {CHOOSE_ANOTHER}") from error
-        record = self._read_record(key)
         if record is None or (not key.is_own_name and not record.describes(status)):
             return self._find_foreign(path, key, status)
         if record.source != key.source:
@@ -281,6 +280,16 @@ class DiskCache:
 
     def _bookkeeping(self, key: CacheKey, suffix: str) -> str:
         return str(Path(self.folder.bookkeeping, key.id + suffix))
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return the status of a cached file; None where it is not there."""
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise FetchError(f"{path}: the cached shard cannot be read: {error.strerror}; {CHOOSE_ANOTHER}") from error
 
 
 class _Watch:
