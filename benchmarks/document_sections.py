@@ -199,7 +199,7 @@ def cold(results: dict[str, dict[str, dict[str, list[float]]]], _: Path) -> list
         "## Files that are not in memory",
         "",
         (
-            "`make bench-cold`: µs for a sample, and bytes that the disk gave for each byte of the pages that hold the samples. A batch, and a "
+            "`make bench-cold`: µs for a sample, and in brackets the bytes that the disk gave for each byte of the pages that hold the samples. A batch, and a "
             "sample of 64 KiB and more, is asked for by `MADV_WILLNEED` before it is touched. Small samples one at a time are left to "
             "the system, which reads around each: as much as `read_ahead_kb` says, which is why a DataLoader should ask for batches, as torch's does."
         ),
@@ -228,8 +228,8 @@ def decoding(results: dict[str, dict[str, dict[str, float]]], _: Path) -> list[s
         "## Decoding JPEGs",
         "",
         (
-            "`make bench-decode`: µs for an image, in times of Pillow's own loading; behind a size the mean difference, in levels of 256, to the whole "
-            "image scaled. `simplejpeg` gives Pillow's pixels. torchvision's decoder took longer than simplejpeg's when it was tried, and "
+            "`make bench-decode`: µs for an image, in brackets as a multiple of Pillow's own loading; where the image is scaled, also the mean difference "
+            "from the whole image scaled, in levels of 256. `simplejpeg` gives Pillow's pixels. torchvision's decoder took longer than simplejpeg's when it was tried, and "
             "its makers have deprecated it, so it is not offered."
         ),
         "",

@@ -51,7 +51,7 @@ def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
     lines = [
         (
             "One sample at random, from memory, in µs. `read(i)` gives bytes, as the peers do; `dataset[i]` streams, the key and the place, as wids "
-            "0.1.11 does. The floor is the slices alone, made by hand. How it was measured, and the other figures: [docs/benchmarks.md](docs/benchmarks.md)."
+            "0.1.11 does. The floor is the slices alone. How it was measured, and the other figures: [docs/benchmarks.md](docs/benchmarks.md)."
         ),
         "",
         "| | " + " | ".join(describe_kind(kind) for kind in results) + " |",
@@ -68,19 +68,19 @@ def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
 def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
     """Return the whole page."""
     parts = [
-        "# Figures",
+        "# Benchmarks",
         "",
-        "Written by `make bench`; the figures beside peers come from one run of it, the others from the command that their section names, on "
-        f"{os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}. Each is the median of "
+        "`make bench` measures the tables with peers, all in one run, and writes this page; the other sections name their commands. "
+        f"On {os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}. Each figure is the median of "
         f"{ROUNDS} fresh processes, all sides in turn; files are in memory. The samples are bytes on all sides and were compared "
         "before anything was timed. wids 0.1.11 and webshart read the same tars; the others read copies in formats of "
         "their own. Peers: " + ", ".join(describe(side) for side in NAMES if side not in {*OURS, *FLOORS}) + ".",
         "",
         (
             "`read(i)` gives bytes, as the peers do; `dataset[i]` gives streams, the key and the sample's place, as wids 0.1.11's does. "
-            "The *floor* is what is left when everything but the slices and the dictionary is left out: offsets in a list, one slice of the map "
-            "per member; the *floor of streams* makes what `dataset[i]` gives, in one loop without a call of ours or a check. Behind each figure stands how many times as much it is as the like of it in wids: that of `dataset[i]` for wids 0.1.11 "
-            "and the floor of streams, that of `read(i)` for all others."
+            "The *floor* is a loop that does nothing but slice: offsets in a list, one slice of the map for each member, a dictionary. "
+            "The *floor of streams* makes what `dataset[i]` gives, in one loop without a call of ours or a check. "
+            "In brackets: the figure as a multiple of that of wids, of `dataset[i]` for wids 0.1.11 and the floor of streams, of `read(i)` for all others."
         ),
         "",
         "![Cost of one sample at random](images/random_access.svg)",
@@ -112,7 +112,7 @@ def compare(results: dict[str, dict[str, dict[str, float]]]) -> list[str]:
         rows.append((what, ratios, list(least) * (len(ratios) if len(least) == 1 else 1)))
 
     ask("`read(i)` at random: the best peer's time", "random", "this", peers, 3, 2, 3)
-    ask("the same, of the floor", "random", "floor", peers, 3, 2, 3)
+    ask("the floor at random: the best peer's time", "random", "floor", peers, 3, 2, 3)
     ask("`read(i)` in order: LitData's time", "in order", "this", ["litdata"], 1.5)
     ask("a batch of `read(i)`: the best peer's time", "batch", "this", peers, 2)
     ask("`__getitems__`: the best peer's time", "batch", "streams", peers, 2)
@@ -120,9 +120,9 @@ def compare(results: dict[str, dict[str, dict[str, float]]]) -> list[str]:
     ask("`view(i)` at random: the floor's time", "view", "this", ["view floor"], 0.5)
     kinds = list(against_peers)
     lines = [
-        "## What is aimed at, and what bounds it",
+        "## Aims, and what bounds them",
         "",
-        "How many times this package's time the other's is, and in brackets what it should be at least:",
+        "Another's time as a multiple of this package's (in the second row, of the floor's), and in brackets the least that is aimed at:",
         "",
         "| | " + " | ".join(kinds) + " |",
         "|---|" + "---:|" * len(kinds),

@@ -211,7 +211,7 @@ def test_bad_files_are_errors_that_name_them(tmp_path: Path, whole: wids.ShardLi
 
     with pytest.raises(ValueError, match=r"bad\.parquet: cannot be read"):
         whole.add_columns(tmp_path / "bad.parquet")
-    with pytest.raises(ValueError, match=r"mixed\.jsonl: cannot be read: .*changed from number to string"):
+    with pytest.raises(ValueError, match=r"mixed\.jsonl: cannot be read as a table: .*changed from number to string"):
         whole.add_columns(tmp_path / "mixed.jsonl")
     with pytest.raises(ValueError, match=r"x\.xml: is not known by its ending"):
         whole.add_columns(tmp_path / "x.xml")

@@ -68,6 +68,61 @@ def test_what_a_dataset_offers_is_there(both: Any) -> None:
     assert repr(both) == "<ConcatDataset: 8 samples in 3 datasets>"
 
 
+@pytest.fixture
+def shards(tmp_path: Path) -> Any:
+    for name, fields in {"a": {"txt": b"one", "cls": b"1"}, "b": {"txt": b"other", "bin": b"!"}}.items():
+        write_tar(
+            tmp_path / f"{name}.tar",
+            [(f"{number}.{field}", data) for number in range(2) for field, data in fields.items()],
+        )
+    return [wids.ShardListDataset(str(tmp_path / f"{name}.tar"), transformations=None) for name in "ab"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda dataset: dataset.select_fields(["txt"]).decode("numpy").map(lambda sample: sample["txt"].upper()),
+        lambda dataset: dataset.decode().rename(text="txt").to_tuple("text", "cls", missing=None),
+        lambda dataset: dataset.select_fields(iter(["cls", "txt"]), missing=b"").map(len),
+    ],
+    ids=["select and map", "rename and to_tuple", "fields that can be iterated once"],
+)
+def test_what_is_done_to_all_is_done_by_each(shards: list[Any], change: Any) -> None:
+    changed = change(wids.concat(shards))
+
+    assert list(changed) == [sample for dataset in shards for sample in change(dataset)]
+    assert changed.component_lengths == [2, 2]
+
+
+def test_indexes_of_all_are_asked_at_once(shards: list[Any]) -> None:
+    both = wids.concat([wids.concat(shards[:1]), *shards[1:]])
+
+    assert (both.sizes("txt").tolist(), both.sizes("txt").dtype.name) == ([3, 3, 5, 5], "int64")
+    assert (both.has("txt", "cls").tolist(), both.has("bin").dtype.name) == ([True, True, False, False], "bool")
+    assert wids.concat([]).sizes("txt").tolist() == []
+    assert both.locate(3) == shards[1].locate(1)
+    with both.open(2, "txt") as file:
+        assert file.read() == b"other"
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("decode", []),
+        ("map", [len]),
+        ("to_tuple", ["a"]),
+        ("select_fields", ["a"]),
+        ("rename", []),
+        ("sizes", ["a"]),
+        ("has", []),
+    ],
+)
+def test_what_one_of_them_cannot_do_is_said(shards: list[Any], method: str, arguments: list[Any]) -> None:
+    message = rf"datasets\[1\] is a range, which has no {method}\(\); call it on the others before concat\(\)"
+    with pytest.raises(TypeError, match=message):
+        getattr(wids.concat([shards[0], range(3)]), method)(*arguments)
+
+
 def test_concatenations_nest_pickle_and_close(both: Any) -> None:
     nested = pickle.loads(pickle.dumps(wids.concat([both, both])))
 

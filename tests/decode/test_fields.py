@@ -177,7 +177,7 @@ def test_json_without_an_end_of_brackets_or_digits_is_an_error() -> None:
 def test_json_lines_name_the_line_that_is_wrong() -> None:
     assert decode(".jsonl", b"") == []
     assert decode(".jsonl", b'1\r\n\n 2 \n{"a":\r3}') == [1, 2, {"a": 3}]
-    with pytest.raises(DecodeError, match="line 3: "):
+    with pytest.raises(DecodeError, match="line 3 cannot be decoded: "):
         decode(".jsonl", b"1\n2\n{bad\n")
 
 

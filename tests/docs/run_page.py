@@ -11,6 +11,7 @@ import sys
 import tempfile
 import types
 from pathlib import Path
+from typing import Any
 
 from tests.docs.blocks import PageError, fits, read_blocks, split_console
 
@@ -76,5 +77,6 @@ def capture(code: types.CodeType, names: dict[str, object]) -> str:
 
 if __name__ == "__main__":
     # What a block printed before it forked is not printed twice, and what processes print at once stays in whole lines.
-    sys.stdout.reconfigure(line_buffering=True)
+    stdout: Any = sys.stdout
+    stdout.reconfigure(line_buffering=True)
     run_page(Path(sys.argv[1]), set(os.environ.get("WIDS_PACKAGES", "").split()))

@@ -18,7 +18,7 @@ import pytest
 from tests.storage.reading import content, shards, unfinished, wait_until
 from tests.storage.web_server import WebServer, hold
 from wids.errors import FetchError
-from wids.storage import Storage, disk_cache, folder
+from wids.storage import Storage, disk_cache, folder, space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -325,7 +325,7 @@ def test_a_shard_with_a_localname_that_is_being_replaced_is_not_somebody_elses(
         target=lambda: found.append(content(make_storage(localname=lambda _: "a.tar").open(shard)))
     )
     looked = threading.Event()
-    rename, read_record = Path.rename, disk_cache.read_record
+    rename, read_record = Path.rename, space.read_record
 
     def rename_when_looked_for(path: Path, target: Path) -> Path:
         if target == cache_dir / "a.tar":

@@ -95,7 +95,11 @@ def test_no_more_samples_are_exported_than_a_descriptor_says(shards: list[Path],
 @pytest.mark.parametrize(
     ("name", "members", "message"),
     [
-        ("a.tar", [("a b.txt", b"")], "has blanks in its name"),
+        (
+            "a.tar",
+            [("a b.txt", b"")],
+            "has blanks in its name or no extension, which such a table cannot hold; rename it",
+        ),
         ("a.tar", [("README", b"")], "has no samples, and DALI takes no such shard"),
         ("a.tgz", sample_members(1), "is compressed"),
     ],

@@ -111,7 +111,7 @@ class Expression:
             return ast.parse(self.text, mode="eval").body
         except SyntaxError as error:
             place = min(error.offset or len(self.text) + 1, len(self.text) + 1)  # 0 at the end of the text
-            raise ValueError(f"{self._shown()}, character {place}: {error.msg}; {_ALLOWED}") from None
+            raise self._error_at(place, f"{error.msg}; {_ALLOWED}") from None
         except (ValueError, RecursionError, MemoryError) as error:
             raise ValueError(f"{self._shown()}: cannot be parsed, {error or 'it is too deep'}; {_ALLOWED}") from None
 
@@ -144,7 +144,10 @@ class Expression:
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
                 least, most = (2, _LONGEST) if name in {"max", "min"} else (1, 1)
                 if not least <= len(arguments) <= most:
-                    raise self._error(node, f"{name} takes {'one value' if most == 1 else 'two values or more'}")
+                    raise self._error(
+                        node,
+                        f"{name} takes {'one value' if most == 1 else 'two values or more'}, and is given {len(arguments)}",
+                    )
                 return arguments
             case ast.Call():
                 raise self._error(node, f"only {', '.join(_FUNCTIONS)} can be called")
@@ -230,7 +233,10 @@ class Expression:
         if "none" in {one.kind, other.kind}:
             raise self._error(left, "None is compared with is None, or is not None")
         if (one.kind == "text") != (other.kind == "text"):
-            raise self._error(left, f"{_KIND_NAMES[one.kind]} is compared with {_KIND_NAMES[other.kind]}")
+            raise self._error(
+                left,
+                f"{_KIND_NAMES[one.kind]} is compared with {_KIND_NAMES[other.kind]}; both must be text, or neither",
+            )
         return vector.compare(_COMPARISONS[type(op)], one, other)
 
     def _membership(self, left: ast.expr, right: ast.expr, block: dict[str, Values]) -> Values:
@@ -249,14 +255,14 @@ class Expression:
     def _number(self, node: ast.expr, block: dict[str, Values]) -> Values:
         values = self._values(node, block)
         if values.kind not in {"number", "truth"}:
-            raise self._error(node, f"is {_KIND_NAMES[values.kind]}; it must be a number")
+            raise self._error(node, f"is {_KIND_NAMES[values.kind]} where a number is needed")
         return values
 
     def _of_kind(self, node: ast.expr, block: dict[str, Values], kind: str) -> Values:
         values = self._values(node, block)
         if values.kind != kind:
             hint = "; compare it with something" if kind == "truth" else ""
-            raise self._error(node, f"is {_KIND_NAMES[values.kind]}; it must be {_KIND_NAMES[kind]}{hint}")
+            raise self._error(node, f"is {_KIND_NAMES[values.kind]} where {_KIND_NAMES[kind]} is needed{hint}")
         return values
 
     def _bounded(self, node: ast.expr, function: Callable[..., Values], *arguments: Any) -> Values:
@@ -272,6 +278,9 @@ class Expression:
         line = self.text.encode().split(b"\n")[node.lineno - 1]
         before = sum(len(text) + 1 for text in self.text.split("\n")[: node.lineno - 1])
         place = before + len(line[: node.col_offset].decode()) + 1
+        return self._error_at(place, what)
+
+    def _error_at(self, place: int, what: str) -> ValueError:
         return ValueError(f"{self._shown()}, character {place}: {what}")
 
     def _shown(self) -> str:

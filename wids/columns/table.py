@@ -175,7 +175,7 @@ def _read_files(names: list[str], columns: list[str] | None, key: str | None, fe
         try:
             tables.append(_flat(_read_file(name, wanted, key, fetch)))
         except pa.ArrowException as error:
-            raise ValueError(f"{redact(name)}: cannot be read: {error}") from error
+            raise ValueError(f"{redact(name)}: cannot be read as a table: {error}") from error
     try:
         # An integer in one file and a float in the next are both floats; so are nulls whatever others are.
         return pa.concat_tables(tables, promote_options="permissive"), [len(table) for table in tables]

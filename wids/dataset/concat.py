@@ -7,11 +7,20 @@ from itertools import accumulate
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from wids.closing import Closing
+from wids.dataset.steps import REQUIRED
 from wids.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from io import BufferedReader
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from wids.tar import MemberLocation
 
 try:
     from torch.utils.data import Dataset as _Base
@@ -38,6 +47,8 @@ def concat(datasets: Iterable[Any]) -> ConcatDataset:
 
 class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
     """What `concat` returns. Samples tell where they come from as they do in their own dataset.
+
+    What is done to the samples is done by each dataset to its own, as its method of that name does it.
 
     Args:
         datasets: See there.
@@ -110,10 +121,86 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
         component, place = self.find(index)
         return self.datasets[component].view(place, fields)  # type: ignore[no-any-return]
 
+    def open(self, index: int, field: str) -> BufferedReader:
+        """Return a seekable binary file over one member, as its dataset opens it."""
+        component, place = self.find(index)
+        return self.datasets[component].open(place, field)  # type: ignore[no-any-return]
+
+    def locate(self, index: int) -> dict[str, MemberLocation]:
+        """Return `{field: MemberLocation(url, offset, size)}` of one sample."""
+        component, place = self.find(index)
+        return self.datasets[component].locate(place)  # type: ignore[no-any-return]
+
     def key(self, index: int) -> str:
         """Return the key of one sample."""
         component, place = self.find(index)
         return self.datasets[component].key(place)  # type: ignore[no-any-return]
+
+    def decode(self, spec: Any = "PIL", **options: Any) -> Self:
+        """Return the datasets put together that decode by `spec`, with the options that theirs has.
+
+        Raises:
+            TypeError: One of them has no such method, as a list has none.
+        """
+        return type(self)(self._ask_each("decode", spec, **options))
+
+    def map(self, function: Callable[[Any], Any]) -> Self:
+        """Return the datasets put together that apply `function` to each sample.
+
+        Raises:
+            TypeError: One of them has no such method.
+        """
+        return type(self)(self._ask_each("map", function))
+
+    def to_tuple(self, *fields: str, missing: Any = REQUIRED) -> Self:
+        """Return the datasets put together whose samples are tuples of these fields.
+
+        Raises:
+            TypeError: One of them has no such method.
+        """
+        return type(self)(self._ask_each("to_tuple", *fields, missing=missing))
+
+    def select_fields(self, fields: Iterable[str] | str, missing: Any = REQUIRED) -> Self:
+        """Return the datasets put together whose samples have only these fields.
+
+        Raises:
+            TypeError: One of them has no such method.
+        """
+        names = fields if isinstance(fields, str) else tuple(fields)
+        return type(self)(self._ask_each("select_fields", names, missing=missing))
+
+    def rename(self, **names: str) -> Self:
+        """Return the datasets put together whose fields are renamed.
+
+        Raises:
+            TypeError: One of them has no such method.
+        """
+        return type(self)(self._ask_each("rename", **names))
+
+    def sizes(self, field: str) -> NDArray[np.int64]:
+        """Return `(len,)` int64, the bytes that a field takes in each sample, -1 where there is none; from the indexes alone.
+
+        Raises:
+            TypeError: One of the datasets has no such method.
+        """
+        return np.concatenate([np.empty(0, np.int64), *self._ask_each("sizes", field)])
+
+    def has(self, *fields: str) -> NDArray[np.bool_]:
+        """Return `(len,)` bool, which samples have all of these fields; from the indexes alone.
+
+        Raises:
+            TypeError: One of the datasets has no such method.
+        """
+        return np.concatenate([np.empty(0, np.bool_), *self._ask_each("has", *fields)])
+
+    def _ask_each(self, method: str, *arguments: Any, **options: Any) -> list[Any]:
+        """Return what a method of each dataset returns."""
+        for place, dataset in enumerate(self.datasets):
+            if not hasattr(dataset, method):
+                raise TypeError(
+                    f"datasets[{place}] is a {type(dataset).__name__}, which has no {method}(); call it on the others before concat()"
+                )
+        return [getattr(dataset, method)(*arguments, **options) for dataset in self.datasets]
 
     @property
     def shards(self) -> list[dict[str, Any]]:

@@ -87,7 +87,7 @@ def decode_npz(
             try:
                 arrays[name] = decode_npy(content, allow_pickle=allow_pickle) if is_array else content
             except ValueError as error:
-                raise ValueError(f"entry {name!r}: {error}") from error
+                raise ValueError(f"entry {name!r} cannot be decoded: {error}") from error
     return arrays
 
 

@@ -86,7 +86,7 @@ def decode_json_lines(data: bytes) -> list[Any]:
             try:
                 values.append(decode_json(line))
             except ValueError as error:
-                raise ValueError(f"line {number}: {error}") from error
+                raise ValueError(f"line {number} cannot be decoded: {error}") from error
     return values
 
 

@@ -90,7 +90,7 @@ def format_offsets(names: list[list[tuple[str, str]]], offsets: list[int], sizes
                 or name != name.strip()
             ):
                 raise ValueError(
-                    f"the file {name!r} has blanks in its name or no extension, which such a table cannot hold"
+                    f"the file {name!r} has blanks in its name or no extension, which such a table cannot hold; rename it"
                 )
             words.append(f"{extension} {offsets[place]} {sizes[place]} {name}")
             place += 1

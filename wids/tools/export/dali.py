@@ -68,7 +68,7 @@ def _make_table(storage: Storage, shard: Mapping[str, Any]) -> bytes:
     try:
         return format_offsets(names, [file.offset for file in files], [file.size for file in files])
     except ValueError as error:
-        raise WidsError(f"{name}: {error}; rename it") from error
+        raise WidsError(f"{name}: {error}") from error
 
 
 def _stem(url: str) -> str:
