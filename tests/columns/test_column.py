@@ -71,6 +71,13 @@ def test_rows_that_are_taken_are_those_of_the_list(values: list[Any], data: st.D
     assert listed(make(values).take(rows)) == [values[row] for row in rows]
 
 
+@pytest.mark.parametrize("values", [["a", None, "b"], [1, None, 3]])
+def test_a_step_may_be_larger_than_any_column(values: list[Any]) -> None:
+    assert listed(make(values).take(range(3)[:: 1 << 63])) == values[:1]
+    assert listed(make(values).take(range(3)[:: -(1 << 70)])) == values[-1:]
+    assert listed(make(values).take(range(3)[3 :: 1 << 63])) == []
+
+
 @settings(max_examples=50)
 @given(LISTS, st.data())
 def test_scattered_rows_lie_where_they_were_put(values: list[Any], data: st.DataObject) -> None:

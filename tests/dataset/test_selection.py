@@ -101,6 +101,16 @@ def test_views_of_views_are_the_list_s_of_the_list(dataset: wids.ShardListDatase
     assert [view[place]["__index__"] for place in range(-len(expected), 0)] == expected
 
 
+def test_a_step_may_be_larger_than_any_dataset(dataset: wids.ShardListDataset) -> None:
+    far = 1 << 63
+    shuffled = dataset.select([3, 1, 2])
+
+    assert list(dataset[::far].keys()) == list(dataset.select(range(0, TOTAL, far)).keys()) == [dataset.key(0)]
+    assert list(dataset[::far].select([0, 0]).keys()) == [dataset.key(0)] * 2
+    assert list(shuffled[::-far].keys()) == [dataset.key(2)]
+    assert len(dataset[TOTAL::far]) == 0
+
+
 @given(places)
 def test_a_view_does_all_that_its_parent_does(dataset: wids.ShardListDataset, chosen: list[int]) -> None:
     view = dataset.select(np.array(chosen, np.int64))

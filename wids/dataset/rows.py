@@ -94,7 +94,7 @@ def as_indices(rows: Any, length: int, name: str = "rows") -> range | NDArray[np
     if isinstance(rows, range):
         if rows and not -length <= min(rows[0], rows[-1]) <= max(rows[0], rows[-1]) < length:
             raise IndexError(f"{name} is {rows}, which is out of range for {counted(length, 'sample')}")
-        return rows if not rows or min(rows[0], rows[-1]) >= 0 else np.arange(length)[np.asarray(rows)]
+        return _plain(rows) if not rows or min(rows[0], rows[-1]) >= 0 else np.arange(length)[np.asarray(rows)]
     found = _as_array(rows, name)
     if found.dtype == np.bool_:
         if len(found) != length:
@@ -139,12 +139,20 @@ def compose(rows: AnyRows | None, places: range | NDArray[np.integer]) -> AnyRow
         (range(11, 19, 3), range(13, 16))
     """
     if isinstance(places, range):
+        places = _plain(places)
         if not isinstance(rows, Rows):
             return places if rows is None else rows[places.start : _stop(places) : places.step] if places else range(0)
         places = np.arange(places.start, places.stop, places.step)
     if rows is not None:
         places = rows.start + places.astype(np.int64) * rows.step if isinstance(rows, range) else rows.take(places)
     return _shortest(places)
+
+
+def _plain(places: range) -> range:
+    """Return a range of the same places whose step is no larger than they are, as that of a single one may be."""
+    if len(places) > 1:
+        return places
+    return range(places[0], places[0] + 1) if places else range(0)
 
 
 def _stop(places: range) -> int | None:
