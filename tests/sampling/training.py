@@ -6,6 +6,7 @@ One argument, JSON: `descriptor`, `out` (a folder), `batch_size`, `jobs` (lists 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
@@ -71,6 +72,8 @@ def save(path: Path, content: dict[str, Any]) -> None:
 def main() -> None:
     """Do what the argument says."""
     task = json.loads(sys.argv[1])
+    # So that only one process of a rank imports torch for those that it forks.
+    multiprocessing.set_forkserver_preload(["torch", "wids"])
     dist.init_process_group("gloo")
     for job in task["jobs"]:
         run_job(task, *job)

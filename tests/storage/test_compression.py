@@ -174,7 +174,8 @@ def test_a_bomb_does_not_fill_the_memory(suffix: str) -> None:
         def write(self, data: bytes) -> None:
             self.size += len(data)
 
-    bomb = COMPRESS[suffix](bytes(300_000_000))
+    size = 300_000_000 if suffix == ".tar.zst" else 100_000_000  # zstd's pieces are larger
+    bomb = COMPRESS[suffix](bytes(size))
     target = Count()
     tracemalloc.start()
     sink = UnpackingSink(target, "a.tar", "a.tar")
@@ -184,8 +185,8 @@ def test_a_bomb_does_not_fill_the_memory(suffix: str) -> None:
 
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert target.size == 300_000_000
-    assert peak < 150_000_000
+    assert target.size == size
+    assert peak < size / 2
 
 
 def test_a_missing_zstd_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
