@@ -96,7 +96,7 @@ def _states(environment: dict[str, str]) -> set[str]:
 
 
 def _ask(environment: dict[str, str], *command: str) -> str:
-    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=20).stdout
+    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=60).stdout
 
 
 def wait(is_so: Callable[[], bool], tell: Callable[[], str]) -> None:
