@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tarfile
@@ -14,10 +13,10 @@ import pyarrow.parquet
 import pytest
 
 import wids
+from tests.docs.blocks import read_blocks
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "selection.md"
-BLOCKS = re.compile(r'^```python( title="train.py")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 SHOW = """
 import os
 with open(f"rank{os.environ['RANK']}.jsonl", "w") as seen:
@@ -36,7 +35,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def laion(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("img2dataset")
-    made = next(text for _, text in BLOCKS.findall(PAGE.read_text(encoding="utf-8")) if 'mkdir("laion")' in text)
+    made = next(block.text for block in read_blocks(PAGE.read_text(encoding="utf-8")) if 'mkdir("laion")' in block.text)
     subprocess.run([sys.executable, "-c", made], cwd=folder, check=True)
     return folder / "laion"
 
@@ -54,7 +53,8 @@ def samples(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def test_fifteen_lines_filter_and_bucket_on_two_ranks(laion: Path) -> None:
-    (script,) = (text for title, text in BLOCKS.findall(PAGE.read_text(encoding="utf-8")) if title and "laion" in text)
+    blocks = read_blocks(PAGE.read_text(encoding="utf-8"))
+    (script,) = (block.text for block in blocks if block.title == "train.py" and "laion" in block.text)
     assert len([line for line in script.splitlines() if line]) <= 15
     (laion.parent / "train.py").write_text(f"import json\n{script}{SHOW}")
     facts = samples(laion)
