@@ -140,9 +140,14 @@ def send(handler: Handler, content: bytes) -> None:
     handler.wfile.write(content)
 
 
+def asked_range(handler: Handler) -> re.Match[str] | None:
+    """Return the one range that is asked for, its first and its last byte; None where none is."""
+    return re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
+
+
 def asked_span(handler: Handler, content: bytes) -> tuple[int, int] | None:
     """Return first and stop of the bytes that are asked for; None where there are none."""
-    asked = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
+    asked = asked_range(handler)
     if not asked:
         return 0, len(content)
     first, stop = int(asked[1]), min(len(content), int(asked[2] or len(content)) + 1)
@@ -151,7 +156,7 @@ def asked_span(handler: Handler, content: bytes) -> tuple[int, int] | None:
 
 def send_part(handler: Handler, content: bytes, first: int, stop: int) -> None:
     """Answer as a server does that knows ranges."""
-    is_part = "Range" in handler.headers
+    is_part = asked_range(handler) is not None
     handler.send_response(206 if is_part else 200)
     handler.send_header("ETag", tag(content))
     handler.send_header("Content-Length", str(stop - first))

@@ -185,10 +185,7 @@ class TextColumn(Sequence[Any]):
         missing = None if self.missing is None else _take(self.missing, rows)
         if isinstance(rows, range) and rows.step == 1:
             return TextColumn(self.data, self.ends[rows.start : rows.start + len(rows) + 1], missing)
-        if isinstance(rows, range):
-            # The step of a single one may be larger than what NumPy's integers hold.
-            rows = np.arange(rows.start, rows.stop, rows.step) if len(rows) > 1 else np.array(rows, np.int64)
-        begins, stops = self.ends[:-1][rows], self.ends[1:][rows]
+        begins, stops = _take(self.ends[:-1], rows), _take(self.ends[1:], rows)
         return TextColumn(*_gather(self.data, begins, stops - begins), missing)
 
     def scatter(self, rows: NDArray[np.int64], num_rows: int) -> TextColumn:

@@ -170,12 +170,12 @@ class DiskCache:
     def _find(self, key: CacheKey) -> str | None:
         path = Path(self.folder.path, key.name)
         status, record = _status(path), self._read_record(key)
-        if status is not None and record is not None and not key.is_own_name and not record.describes(status):
+        if status is not None and record is not None and not _is_of(record, key, status):
             with self.space.turn():  # in which another process may have written the record, and not yet the file
                 status, record = _status(path), self._read_record(key)
         if status is None:
             return None
-        if record is None or (not key.is_own_name and not record.describes(status)):
+        if record is None or not _is_of(record, key, status):
             return self._find_foreign(path, key, status)
         if record.source != key.source:
             raise FetchError(
@@ -290,6 +290,11 @@ def _status(path: Path) -> os.stat_result | None:
         return None
     except OSError as error:
         raise FetchError(f"{path}: the cached shard cannot be read: {error.strerror}; {CHOOSE_ANOTHER}") from error
+
+
+def _is_of(record: Record, key: CacheKey, status: os.stat_result) -> bool:
+    """Tell whether a record is of the file that is there; what has the cache's own name was written by nobody else."""
+    return key.is_own_name or record.describes(status)
 
 
 class _Watch:

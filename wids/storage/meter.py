@@ -205,9 +205,8 @@ def _make_map(folder: Path, name: str) -> Any:
             # Written, and not only made that long: a page of the map that a full disk has no room for kills the process.
             os.write(descriptor, bytes(_FILE_BYTES))
             with suppress(OSError):
-                fcntl.flock(
-                    descriptor, fcntl.LOCK_EX
-                )  # waits for who looks whether it is left behind, which takes a moment
+                # Waits for who looks whether it is left behind, which takes a moment.
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             # The map holds the file open, and with it the lock, which says that this process, or a fork of it, lives.
             return mmap.mmap(descriptor, _FILE_BYTES)
         finally:
