@@ -389,6 +389,33 @@ def test_no_process_outlives_the_one_that_started_it(shards: list[str], sent: si
     assert process.communicate(timeout=60)[0] == b""
 
 
+@pytest.mark.parametrize(
+    ("sent", "workers", "status", "said"),
+    [
+        (signal.SIGINT, "1", 130, b"widsindex: interrupted\n"),
+        (signal.SIGINT, "2", 130, b"widsindex: interrupted\n"),
+        (signal.SIGTERM, "2", 143, b"widsindex: terminated\n"),
+        (signal.SIGHUP, "1", 129, b"widsindex: terminated\n"),
+    ],
+)
+def test_a_signal_leaves_nothing_half_written(
+    folder: Path, sent: signal.Signals, workers: str, status: int, said: bytes
+) -> None:
+    # Of so much noise each shard takes xz seconds, and each member a moment.
+    write_tar(folder / "a.tar", [(f"{key}.{field}", os.urandom(1 << 20)) for key in range(2) for field in range(8)])
+    command = ["reshard", "a.tar", "-o", "new/a-%d.tar.xz", "--max-samples", "1", "--workers", workers]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wids", *command], stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    wait_until(lambda: any(folder.glob("new/.wids-*.part")))
+
+    process.send_signal(sent)
+    _, errors = process.communicate(timeout=60)
+
+    assert (process.returncode, errors) == (status, said)
+    assert list((folder / "new").iterdir()) == []
+
+
 def test_a_process_that_is_killed_is_one_line(shards: list[str]) -> None:
     os.mkfifo("wait.tar")
     process = subprocess.Popen(

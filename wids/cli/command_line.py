@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from wids._version import __version__
 from wids.cli.arguments import HelpFormatter
+from wids.cli.signals import Terminated, raising
 from wids.cli.terminal import printable
 from wids.errors import WidsError
 
@@ -35,6 +36,7 @@ exit status:
   2    the arguments are not understood
   130  interrupted (Ctrl-C)
   141  the reader of the output has gone (| head)
+  143  ended by SIGTERM (kill), 129 by SIGHUP
 
 examples:
   widsindex create 'shards/train-{000000..000099}.tar' -o train.json -n train
@@ -60,14 +62,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _set_up_streams()
     options = argparse.Namespace(error_status=1)
     try:
-        make_parser().parse_args(arguments, options)
-        status: int = options.run(options) or 0
-        sys.stdout.flush()
+        with raising():
+            make_parser().parse_args(arguments, options)
+            status: int = options.run(options) or 0
+            sys.stdout.flush()
     except BrokenPipeError:
         return _CLOSED_PIPE  # The reader of our output has gone, and knows.
     except (WidsError, OSError, LookupError, ValueError, ImportError) as error:
         print(f"widsindex: {printable(' '.join(_describe(error).split()))}", file=sys.stderr)
         return int(options.error_status)
+    except Terminated as error:
+        print("widsindex: terminated", file=sys.stderr)
+        return 128 + int(error.args[0])
     except KeyboardInterrupt:
         print("widsindex: interrupted", file=sys.stderr)
         return 130

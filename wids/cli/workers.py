@@ -6,16 +6,23 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from concurrent.futures import BrokenExecutor, InvalidStateError, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from wids.cli.signals import ENDING, disregard, held_back
 from wids.errors import WidsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import Executor
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor, Future
+
+T = TypeVar("T")
+
+_MOST_SECONDS_TO_END = 5.0
+"""After which a process whose parent is gone ends without tidying up."""
 
 
 @contextmanager
@@ -31,7 +38,7 @@ def workers(number: int) -> Iterator[Executor | None]:
     if number == 1:
         yield None
         return
-    with _silence_about_cancelled(), ProcessPoolExecutor(number, _Context(), initializer=_set_up_worker) as executor:
+    with _silence_about_cancelled(), _Executor(number, _Context(), initializer=_set_up_worker) as executor:
         try:
             yield executor
         except BrokenExecutor as error:
@@ -61,13 +68,21 @@ def _silence_about_cancelled() -> Iterator[None]:
         threading.excepthook = before
 
 
+class _Executor(ProcessPoolExecutor):
+    """A pool whose processes tidy up what they are at when a signal ends them."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return super().submit(_work, fn, *args, **kwargs)
+
+
 class _Process(SpawnProcess):
     """A process to which Ctrl-C comes only when it knows what to do with it."""
 
     def start(self) -> None:
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which the new process inherits
         try:
-            super().start()
+            with held_back():  # one that is told only half of what to do would complain
+                super().start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
@@ -76,17 +91,38 @@ class _Context(SpawnContext):
     Process = _Process
 
 
+class _Ended(SystemExit):
+    """A signal ends this process, which is one of the pool's."""
+
+
 def _set_up_worker() -> None:
-    """End at once at Ctrl-C, which the terminal sends to all processes, and with the first one, however that ends."""
+    """End at Ctrl-C, which the terminal sends to all processes, and with the first one, however that ends."""
     threading.Thread(target=_end_with_parent, name="wids-parent", daemon=True).start()
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # as it is in the background of a shell
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as SIGINT is in the background of a shell
+            signal.signal(number, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _end(number: int, _: object) -> None:
+    disregard()
+    raise _Ended(128 + number)
+
+
+def _work(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call a function; end with it where a signal has ended that, which the pool would take for its result."""
+    try:
+        return function(*args, **kwargs)
+    except _Ended as ended:
+        os._exit(int(str(ended)))
 
 
 def _end_with_parent() -> None:
     """Wait until the process that started this one is gone; the pool's own pipes never say so, as its workers hold both ends."""
     parent = multiprocessing.parent_process()
-    if parent is not None:
+    main = threading.main_thread().ident
+    if parent is not None and main is not None:
         parent.join()
+        signal.pthread_kill(main, signal.SIGTERM)
+        time.sleep(_MOST_SECONDS_TO_END)
         os._exit(1)
