@@ -1,4 +1,4 @@
-"""Numbers of things to words, for messages and what commands say."""
+"""Numbers of things to words, for messages and what commands say; and names to text that can be stored."""
 
 from __future__ import annotations
 
@@ -16,3 +16,13 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
         ('1 sample', '0 samples', '1200 shards were')
     """
     return f"{number} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def storable(name: str) -> str:
+    r"""Return a file's name as text that UTF-8 and JSON can hold: bytes of it that are none become escapes.
+
+    Examples:
+        >>> storable("a.tar"), storable("\udce9.tar")
+        ('a.tar', '\\xe9.tar')
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import random
 import shutil
 import statistics
@@ -133,6 +134,17 @@ def test_names_that_are_no_utf8_are_json_all_the_same(start: Start) -> None:
 
     assert (done.returncode, done.stderr) == (0, b"")
     assert rb'"key": "k\udcff"' in done.stdout
+
+
+@pytest.mark.parametrize("name", [b"\xff.tar", b"\xff.tar.gz"])
+def test_a_shard_may_have_a_name_that_is_no_utf8(folder: Path, start: Start, name: bytes) -> None:
+    path = folder / os.fsdecode(name)
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
+        tar.addfile(tarfile.TarInfo("k.txt"))
+
+    outputs = [start(command, path, *more).stdout for command, *more in (["ls"], ["sample"], ["info", "-f"])]
+
+    assert [text in output for text, output in zip([b"k", b"k", b".txt"], outputs, strict=True)] == [True] * 3
 
 
 def test_ls_and_cat_fetch_no_whole_shard(folder: Path, run: Run) -> None:

@@ -15,6 +15,7 @@ from xxhash import xxh3_128_hexdigest
 from wids.index_files.pack import SUFFIX
 from wids.tar import decode_index, encode_index
 from wids.whole_file import whole_file
+from wids.words import storable
 
 if TYPE_CHECKING:
     from wids.source import Identity, Source
@@ -91,7 +92,7 @@ def _very_file(source: Source) -> str | None:
     identity: Identity = source.identity
     if identity.etag is None and identity.ctime_ns is None:
         return None
-    return orjson.dumps([source.name, identity]).decode()
+    return orjson.dumps([storable(source.name), identity]).decode()
 
 
 def _map_file(path: Path) -> memoryview:

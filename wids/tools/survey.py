@@ -14,6 +14,7 @@ from wids.storage.locations import locate, unsigned
 from wids.storage.progress import in_words
 from wids.tools.describe import ShardDescription, Wanted, describe_shard
 from wids.tools.spread import spread
+from wids.words import storable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -154,8 +155,6 @@ def _try_describe(
 def _same(url: str) -> str:
     """Return what the journal calls a shard: absolute, and without what only says who asks for it, and until when."""
     try:
-        name = unsigned(locate(url))
+        return storable(unsigned(locate(url)))  # a folder above the shards may have any name
     except FetchError:
         return url  # who opens it says what is wrong with it
-    # A folder above the shards may have a name in other bytes than UTF-8, which JSON cannot hold.
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
