@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import wids
 from tests.support import sample_members, write_shards, write_tar
 from wids.errors import TarFormatError, WidsError
+from wids.storage import Storage
 from wids.tools import reshard
 
 if TYPE_CHECKING:
@@ -209,6 +210,33 @@ def test_a_shard_of_another_run_is_not_taken_for_one_of_this(tmp_path: Path, old
     # Shards behind a gap are nobody's that is known here; they stay, and no descriptor names them.
     assert [len(samples) for samples in read_all(tmp_path / "new")] == [20, 5, 4]
     assert len(keys(str(tmp_path / "new" / "a.json"))) == 25
+
+
+class Beaten(Storage):
+    """Has another process write a shard, just when the shards are opened that it is made from."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        super().__init__()
+        self.path, self.data = path, data
+
+    def open(self, shard: Any) -> Any:
+        if list(self.path.parent.glob(".wids-*.part")):
+            self.path.write_bytes(self.data)
+        return super().open(shard)
+
+
+def test_another_run_may_be_faster_with_the_same_shard_and_not_with_another(tmp_path: Path, old: Path) -> None:
+    reshard(old, tmp_path / "same" / "a-%d.tar")
+    reshard(old, tmp_path / "other" / "a-%d.tar", shuffle=True)
+    same, other = ((tmp_path / name / "a-0.tar").read_bytes() for name in ("same", "other"))
+    new = tmp_path / "new" / "a-0.tar"
+
+    assert reshard(old, tmp_path / "new" / "a-%d.tar", storage=Beaten(new, same)).num_resumed == 1
+    new.unlink()
+    with pytest.raises(WidsError, match=r"a-0\.tar: is there already and holds other samples"):
+        reshard(old, tmp_path / "new" / "a-%d.tar", storage=Beaten(new, other), resume=True)
+
+    assert new.read_bytes() == other
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

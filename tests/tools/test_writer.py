@@ -396,6 +396,18 @@ def test_a_shard_that_another_writer_has_made_meanwhile_is_not_replaced(tmp_path
     assert (tmp_path / "a-1.tar").read_bytes() == b"precious"
 
 
+def test_nor_is_one_that_was_made_while_this_one_was_written(tmp_path: Path) -> None:
+    def samples() -> Iterator[Sample]:
+        yield from numbered(2)
+        (tmp_path / "a-0.tar").write_bytes(b"precious")
+        yield from numbered(3, first=2)
+
+    with pytest.raises(FileExistsError, match=r"a-0\.tar: was made by another process"):
+        write(tmp_path / "a-%d.tar", samples(), max_samples=2)
+
+    assert content(tmp_path) == {"a-0.tar": b"precious"}
+
+
 def test_a_full_disk_is_an_error_that_names_the_shard_and_leaves_none(tmp_path: Path) -> None:
     code = (
         "import resource, sys, wids\n"

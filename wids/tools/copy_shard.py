@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +69,13 @@ class ShardCopier:
         target = open_target(self.folder, self.storage_options)
         cache = ShardCache(task.shards, self.storage, default_lru_size())
         try:
-            if target.exists(task.name):
-                found, index = describe_existing(target, task.name, self.storage_options, md5=self.md5)
-                _compare(index, cache, task, self.fields, redact(target.url(task.name)))
-                return found, True
-            with explaining(target.url(task.name)):
-                return _write_shard(cache, target, task, self.fields, self.md5), False
+            if not target.exists(task.name):
+                # Another run of the same may write it at the same time; the first one wins.
+                with suppress(FileExistsError), explaining(target.url(task.name)):
+                    return _write_shard(cache, target, task, self.fields, self.md5), False
+            found, index = describe_existing(target, task.name, self.storage_options, md5=self.md5)
+            _compare(index, cache, task, self.fields, redact(target.url(task.name)))
+            return found, True
         finally:
             cache.close()
             target.close()

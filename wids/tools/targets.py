@@ -70,7 +70,11 @@ class Target(Protocol):
         ...
 
     def publish(self, part: Part, name: str) -> None:
-        """Give a part, whole and flushed, its name here, in place of what has it."""
+        """Give a part, whole and flushed, its name here.
+
+        Raises:
+            FileExistsError: Somebody else has made one of this name meanwhile. A store cannot tell, and replaces it.
+        """
         ...
 
     def put(self, name: str, write: Callable[[Path], None]) -> None:
@@ -134,9 +138,9 @@ class Folder:
         return Part(self._path, name)
 
     def publish(self, part: Part, name: str) -> None:
-        """Bring a part to the disk, and rename it."""
+        """Bring a part to the disk, and give it its name."""
         os.fsync(part.file.fileno())
-        part.path.rename(self._path / name)
+        _rename(part.path, self._path / name)
         part.file.close()
 
     def put(self, name: str, write: Callable[[Path], None]) -> None:
@@ -151,6 +155,24 @@ class Folder:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+def _rename(path: Path, name: Path) -> None:
+    """Rename a file, if no other has the name.
+
+    Raises:
+        FileExistsError: One has.
+    """
+    try:
+        name.hardlink_to(path)  # a rename would replace what is there
+    except FileExistsError:
+        raise FileExistsError(
+            f"{name}: was made by another process meanwhile; write elsewhere, or one after the other"
+        ) from None
+    except OSError:  # a file system without hard links
+        path.rename(name)
+    else:
+        path.unlink()
 
 
 class Store:
