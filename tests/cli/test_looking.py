@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import gzip
 import os
 import random
 import shutil
@@ -10,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +118,45 @@ def test_stdin_may_be_a_descriptor_or_a_shard(samples: list[dict[str, Any]], sta
         assert {row["shard"] for row in one} == {"-"}
     assert whole == samples
     assert start("cat", "-", "1", "jpg", input=Path("train-1.tar").read_bytes()).stdout == field("train-1.tar", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ("ls --json", "packed"),
+        ("info --fields", "plain"),
+        ("info --json", "plain"),
+        ("verify", "damaged"),
+        ("sample --raw", "plain"),
+    ],
+)
+@pytest.mark.usefixtures("samples")
+def test_what_comes_on_stdin_is_called_so(start: Start, arguments: str, kind: str) -> None:
+    data = Path("train-1.tar").read_bytes()
+    data = {"plain": data, "packed": gzip.compress(data), "damaged": data[:1000]}[kind]
+    command, *options = arguments.split()
+
+    done = start(command, "-", *options, input=data)
+
+    shown = done.stdout + done.stderr
+    assert (b"-" in shown, b"stdin" in shown, tempfile.gettempdir().encode() in shown) == (True, False, False)
+
+
+def test_a_packed_shard_on_stdin_is_not_kept(samples: list[dict[str, Any]], start: Start) -> None:
+    start("ls", "-", input=gzip.compress(Path(samples[0]["shard"]).read_bytes()))
+
+    assert start("cache", "ls").stdout.startswith(b"0 shards")
+
+
+def test_a_sample_that_cannot_be_decoded_is_shown_as_it_is_stored(folder: Path, run: Run) -> None:
+    write_tar(folder / "it's.tar", [("k.jpg", b"no image"), ("k.txt", b"text")])
+
+    status, output, errors = run("sample", "it's.tar")
+
+    assert status == 1
+    assert "b'no image'" in output
+    assert "b'text'" in output
+    assert errors.endswith("see it with: widsindex sample 'it'\"'\"'s.tar' 0\n")
 
 
 def field(shard: str, position: int) -> bytes:

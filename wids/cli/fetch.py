@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_cache_dir, add_command
-from wids.cli.terminal import fold, printable
+from wids.cli.terminal import fold
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -54,17 +54,17 @@ def run(options: argparse.Namespace) -> int:
     storage = Storage(StorageOptions(cache_dir=options.cache_dir, cache_size=options.cache_size, checksum="md5"))
     with data_set(options.file) as named:
         shards = load_descriptor(named, fetch=storage.read, list_folder=storage.list_folder).shards
-    chosen = shards if options.shards is None else shards[choose(options.shards, len(shards))]
-    with ThreadPoolExecutor(options.workers) as pool:
-        fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)
-        results = list(tqdm(fetched, "fetching", len(chosen), unit="shard", disable=None))
+        chosen = shards if options.shards is None else shards[choose(options.shards, len(shards))]
+        with ThreadPoolExecutor(options.workers) as pool:
+            fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)
+            results = list(tqdm(fetched, "fetching", len(chosen), unit="shard", disable=None))
+        cached, in_place = storage.count_ready(chosen)
     errors = [result for result in results if isinstance(result, Exception)]
     for error in errors:
         print(fold(f"failed: {error}"))
     sizes = [result for result in results if isinstance(result, int)]
-    cached, in_place = storage.count_ready(chosen)
     print(
-        printable(
+        fold(
             f"{options.file}: {cached} of {counted(len(chosen), 'shard')} {'is' if cached == 1 else 'are'} in {storage.cache_dir}, "
             f"{counted(in_place, 'is read where it lies', 'are read where they lie')}, {len(errors)} failed; {in_words(sum(sizes))} in all"
         )

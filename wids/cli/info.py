@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_command
-from wids.cli.terminal import is_terminal, paint, print_table, printable
+from wids.cli.terminal import is_terminal, paint, print_table, printable, rename
 from wids.descriptor import Descriptor, load_descriptor
 from wids.errors import redact
 from wids.storage import Storage
@@ -117,8 +117,8 @@ def _facts(file: str, descriptor: Descriptor) -> dict[str, Any]:
         "bytes": num_bytes,
         "samples per shard": num_samples // len(shards) if num_samples is not None and shards else None,
         "bytes per sample": num_bytes // num_samples if num_bytes is not None and num_samples else None,
-        "first shard": redact(str(shards[0]["url"])) if shards else None,
-        "last shard": redact(str(shards[-1]["url"])) if shards else None,
+        "first shard": rename(redact(str(shards[0]["url"]))) if shards else None,
+        "last shard": rename(redact(str(shards[-1]["url"]))) if shards else None,
     }
 
 

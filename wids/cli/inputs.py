@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
+
+from wids.cli.terminal import show_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,19 +19,22 @@ if TYPE_CHECKING:
 def data_set(name: str) -> Iterator[Any]:
     """Give what `name` stands for, as data sets are opened by it, for a block.
 
-    `-` is stdin: an open file where that has a descriptor, and a file's path where it has a shard, which is copied there
-    until the block ends, because samples are read in any order.
+    `-` is stdin: an open file where that has a descriptor, and a file's path where it has a shard, which is unpacked there
+    until the block ends, because samples are read in any order. Either is shown as `-`, then and later.
     """
     if name != "-":
         yield name
         return
     stdin = cast("BufferedReader", sys.stdin.buffer)
     if stdin.peek(1).lstrip()[:1] in {b"{", b""}:
+        show_as("<stdin>", "-")
         yield stdin
         return
     with tempfile.NamedTemporaryFile(prefix="stdin-", suffix=".tar") as file:
-        shutil.copyfileobj(stdin, file, 1 << 20)
-        file.flush()
+        show_as(file.name, "-")
+        from wids.storage.compression import unpack
+
+        unpack(stdin, file, "-")
         yield file.name
 
 

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
         contents = Contents(shards)
         rows = contents.rows(contents.choose_shards(options.shard), options.keys)
         if options.json:
-            _print_json(contents, rows, is_stdin=options.file == "-")
+            _print_json(contents, rows)
         else:
             _print_rows(rows)
 
@@ -70,15 +70,15 @@ def _print_rows(rows: Iterable[Row]) -> None:
     )
 
 
-def _print_json(contents: Contents, rows: Iterable[Row], *, is_stdin: bool) -> None:
+def _print_json(contents: Contents, rows: Iterable[Row]) -> None:
+    from wids.cli.terminal import rename
     from wids.errors import redact
 
     for row in rows:
-        shard = redact(contents.urls[row.shard])
         line = {
             "index": row.index,
             "key": row.key,
-            "shard": "-" if is_stdin and contents.descriptor.source is not None else shard,
+            "shard": rename(redact(contents.urls[row.shard])),
             "fields": row.sizes,
         }
         sys.stdout.write(f"{to_json(line)}\n")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_command, add_data_set
-from wids.cli.terminal import paint, printable, terminal_width
+from wids.cli.terminal import paint, printable, rename, terminal_width
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
 _TITLES = 31
 """Columns before a value."""
@@ -24,7 +25,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "sample",
         run,
         title="show one sample",
-        description="Show one sample: its fields, their sizes and values.",
+        description="Show one sample: its fields, their sizes and values; the stored bytes where one cannot be decoded.",
         examples="""
 widsindex sample train.json 1900
 widsindex sample train.json -- -1
@@ -46,7 +47,11 @@ def run(options: argparse.Namespace) -> None:
     """Show a sample."""
     from wids.cli.inputs import data_set
     from wids.dataset import ShardListDataset
+    from wids.errors import DecodeError
     from wids.tools.contents import index_in
+
+    if options.width is not None and options.width < 1:
+        raise ValueError(f"--width is {options.width}; it must be at least 1")
 
     with data_set(options.file) as shards, ShardListDataset(shards, transformations=None) as dataset:
         given = index_in(options.sample)
@@ -59,19 +64,28 @@ def run(options: argparse.Namespace) -> None:
             _save(dataset.read(index), dataset.key(index), Path(options.save))
             return
         print("dataset size:", len(dataset), file=sys.stderr)
-        sizes = {field: len(view) for field, view in dataset.view(index).items()}
-        shown = dataset if options.raw else dataset.decode("PIL")
         width = options.width or (terminal_width() or _TITLES + _WIDTH) - _TITLES
-        for name, value in shown[index].items():
-            content = value.getvalue() if hasattr(value, "getvalue") else value
-            size = f"{sizes[name]:>10} B" if name in sizes else ""
-            title = paint(f"{printable(name):<16}", "bold")
-            print(f"{title} {size:>12}  {_shorten(content, width)}")
+        stored = dataset[index]
+        try:
+            shown = stored if options.raw else dataset.decode("PIL")[index]
+        except DecodeError:
+            _show(stored, stored, width)
+            raise
+        _show(shown, stored, width)
+
+
+def _show(sample: Mapping[str, Any], stored: Mapping[str, Any], width: int) -> None:
+    """Print a sample, and how many bytes of each field are stored."""
+    for name, value in sample.items():
+        content = value.getvalue() if hasattr(value, "getvalue") else value
+        size = f"{len(stored[name].getvalue()):>10} B" if name.startswith(".") else ""
+        title = paint(f"{printable(name):<16}", "bold")
+        print(f"{title} {size:>12}  {_shorten(content, width)}")
 
 
 def _shorten(value: object, width: int) -> str:
     # repr() keeps control characters of names and texts away from the terminal.
-    text = repr(value if not isinstance(value, bytes) else value[: 2 * width])
+    text = rename(repr(value if not isinstance(value, bytes) else value[: 2 * width]))
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 

@@ -24,6 +24,8 @@ _WIDEST_SHARE = 0.5
 """Of the terminal's width that a column takes before the last one; a longer value is cut."""
 _MEASURED_ROWS = 500
 """Of a table, from which the widths of its columns are taken; what comes later and is wider is cut."""
+_shown_as: dict[str, str] = {}
+"""By the name of a file, what it is shown as."""
 
 
 def printable(text: str) -> str:
@@ -33,9 +35,22 @@ def printable(text: str) -> str:
         >>> print(printable("a\x1b[31mb\udc80 日本"))
         a\x1b[31mb\udc80 日本
     """
+    text = rename(text)
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def show_as(path: str, name: str) -> None:
+    """Have a file be shown by the name that the user knows it by."""
+    _shown_as[path] = name
+
+
+def rename(text: str) -> str:
+    """Return `text` with the names of files as the user knows them; all that is shown goes through it."""
+    for path, name in _shown_as.items():
+        text = text.replace(path, name)
+    return text
 
 
 def is_terminal() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from io import BytesIO
 from itertools import accumulate
 from operator import index as as_index
@@ -385,7 +386,7 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
             yield lambda place=place: strict[place]  # type: ignore[misc]
 
     def _locate_error(self, error: Exception, index: int, shard: int, position: int, reader: TarReader) -> Exception:
-        command = f"; see it with: widsindex sample {self._source} {index}" if self._source else ""
+        command = f"; see it with: widsindex sample {shlex.quote(self._source)} {index}" if self._source else ""
         if isinstance(error, DecodeError):
             message = f"index {index}, shard {redact(self._shard_facts[shard][1])}, {error}{command}"
         else:

@@ -12,7 +12,7 @@ import bz2
 import lzma
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from wids.errors import FetchError, TarFormatError
 
@@ -187,6 +187,44 @@ class UnpackingSink:
             f"{self._name}: its {compression.name} stream {how}, {self._unpacked_bytes} unpacked bytes after its "
             "start; fetch the shard again, or make it anew"
         )
+
+
+class _FileSink:
+    """A sink that is a file."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        self._file.write(data)
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._file.seek(0)
+        self._file.truncate()
+
+    def finish(self) -> None:
+        """Have it where others find it."""
+        self._file.flush()
+
+
+def unpack(source: IO[bytes], target: IO[bytes], name: str) -> None:
+    """Copy a stream, unpacked where it is compressed.
+
+    Args:
+        source: Read to its end.
+        target: Takes the plain tar.
+        name: Of the shard, for messages.
+
+    Raises:
+        TarFormatError: The compressed stream is damaged.
+        FetchError: What unpacks it is not installed.
+    """
+    sink = UnpackingSink(_FileSink(target), "", name)
+    while data := source.read(_PIECE_BYTES):
+        sink.write(data)
+    sink.finish()
 
 
 def sniff(head: bytes) -> Compression | None:
