@@ -312,7 +312,7 @@ def test_python_does_the_same_job(shards: list[str], run: Run) -> None:
 
 
 def test_python_raises_what_was_left_out(shards: list[str]) -> None:
-    with pytest.raises(WidsError, match=r"1 of 4 shards were left out: missing\.tar: cannot be opened"):
+    with pytest.raises(WidsError, match=r"1 of 4 shards was left out: missing\.tar: cannot be opened"):
         create_index([*shards, "missing.tar"], "all.json")
 
     assert len(urls("all.json")) == 3

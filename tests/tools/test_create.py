@@ -102,7 +102,7 @@ def test_a_second_run_opens_what_has_changed(shards: list[str], opened: list[str
     opened.clear()
 
     if change == "gone":
-        with pytest.raises(WidsError, match=r"1 of 5 shards were left out: shard-0002\.tar: cannot be opened"):
+        with pytest.raises(WidsError, match=r"1 of 5 shards was left out: shard-0002\.tar: cannot be opened"):
             wids.create_index(shards, "a.json", index=True)
     else:
         wids.create_index(shards, "a.json", index=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import fold
 from wids.errors import redact
-from wids.words import counted
+from wids.words import samples_in_shards
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -77,6 +77,6 @@ def run(options: argparse.Namespace) -> None:
         sys.stdout.buffer.write(encode_json(content, "-"))
         return
     total = sum(entry["nsamples"] for entry in content["shardlist"])
-    print(fold(f"{options.output}: {counted(total, 'sample')} in {counted(len(content['shardlist']), 'shard')}"))
+    print(fold(f"{options.output}: {samples_in_shards(total, len(content['shardlist']))}"))
     if options.base is not None and "index" in content:
         print(fold(f"{content['index']}: readers look for it under {redact(options.base)}; put it there"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import fold
-from wids.words import counted
+from wids.words import counted, counted_of
 
 if TYPE_CHECKING:
     import argparse
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     sizes = [result for result in results if isinstance(result, int)]
     print(
         fold(
-            f"{options.file}: {cached} of {counted(len(chosen), 'shard')} {'is' if cached == 1 else 'are'} in {storage.cache_dir}, "
+            f"{options.file}: {counted_of(cached, len(chosen), 'shard', 'is', 'are')} in {storage.cache_dir}, "
             f"{counted(in_place, 'is read where it lies', 'are read where they lie')}, {len(errors)} failed; {in_words(sum(sizes))} in all"
         )
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import fold
-from wids.words import counted
+from wids.words import counted, samples_in_shards
 
 if TYPE_CHECKING:
     import argparse
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
     num_samples = sum(shard["nsamples"] for shard in shards)
     print(
         fold(
-            f"{options.output}: {counted(num_samples, 'sample')} in {counted(len(shards), 'shard')}; the folder is "
+            f"{options.output}: {samples_in_shards(num_samples, len(shards))}; the folder is "
             f"{_NAMES[found.kind]}, {_describe_counts(found)}"
         )
     )

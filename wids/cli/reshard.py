@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_command, add_data_set, add_workers
 from wids.cli.terminal import fold
-from wids.words import counted
+from wids.words import counted, samples_in_shards
 
 if TYPE_CHECKING:
     import argparse
@@ -83,9 +83,7 @@ def run(options: argparse.Namespace) -> None:
             progress=True,
         )
     there = f", of which {counted(made.num_resumed, 'was', 'were')} there" if made.num_resumed else ""
-    print(
-        fold(f"{options.output}: {counted(made.num_samples, 'sample')} in {counted(made.num_shards, 'shard')}{there}")
-    )
+    print(fold(f"{options.output}: {samples_in_shards(made.num_samples, made.num_shards)}{there}"))
 
 
 def _read_range(text: str) -> range:

@@ -9,7 +9,7 @@ import orjson
 
 from wids.cli.arguments import add_command, add_data_set, add_workers
 from wids.cli.terminal import columns_of, fold, paint, printable, terminal_width
-from wids.words import counted
+from wids.words import counted, samples_in_shards
 
 if TYPE_CHECKING:
     import argparse
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         print_findings(found.findings)
         print(
             fold(
-                f"{options.file}: {counted(found.num_samples, 'sample')} in {counted(found.num_shards, 'shard')}, "
+                f"{options.file}: {samples_in_shards(found.num_samples, found.num_shards)}, "
                 f"{counted(found.count('error'), 'error')}, {counted(found.count('warning'), 'warning')}"
             )
         )

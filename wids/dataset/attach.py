@@ -10,7 +10,7 @@ import numpy as np
 from wids.columns import group_marks, hash_texts, match_hashes
 from wids.dataset.join import check_sample, list_keys
 from wids.dataset.rows import to_array
-from wids.words import counted
+from wids.words import counted, counted_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: b
     gone = np.flatnonzero(found.rows < 0)
     if must_have and len(gone):
         raise ValueError(
-            f"{table.name}: {len(gone)} of {len(dataset)} samples have no row: {list_keys(dataset, gone, len(gone))}; give "
+            f"{table.name}: {counted_of(len(gone), len(dataset), 'sample', 'has', 'have')} no row: {list_keys(dataset, gone, len(gone))}; give "
             "missing= a value for them, or None to leave them without"
         )
     if not may_have_more:

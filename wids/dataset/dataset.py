@@ -23,7 +23,7 @@ from wids.fields import FieldFilter, find_field
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError
-from wids.words import counted
+from wids.words import counted, samples_in_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -471,7 +471,7 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
 
     def __repr__(self) -> str:
         name = f" {self.dataset_name!r}" if self.dataset_name else ""
-        return f"<{type(self).__name__}{name}: {counted(len(self), 'sample')} in {counted(len(self.shards), 'shard')}>"
+        return f"<{type(self).__name__}{name}: {samples_in_shards(len(self), len(self.shards))}>"
 
 
 def _find_field(name: str, reader: TarReader, position: int) -> str:

@@ -16,7 +16,7 @@ from wids.dataset.rows import to_array
 from wids.dataset.selection import Selection
 from wids.dataset.steps import REQUIRED, alternatives
 from wids.fingerprint import basename, digest_data
-from wids.words import counted
+from wids.words import counted, counted_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -98,7 +98,7 @@ class Metadata(Selection):
         if column.missing is not None and column.missing.any():
             gone = column.missing_rows()
             raise ValueError(
-                f"column {name!r}: {len(gone)} of {len(column)} samples have no value, the first is index {gone[0]}; give "
+                f"column {name!r}: {counted_of(len(gone), len(column), 'sample', 'has', 'have')} no value, the first is index {gone[0]}; give "
                 f"missing= one, as in column({name!r}, missing=0)"
             )
         return column.data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from wids.fingerprint import basename, digest_data
-from wids.words import counted
+from wids.words import samples_in_shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,7 +46,7 @@ class Fingerprint:
         if dict(data) == mine:
             return
         sizes = (
-            f"the state is of {counted(data['samples'], 'sample')} in {counted(data['shards'], 'shard')}, this dataset has "
+            f"the state is of {samples_in_shards(data['samples'], data['shards'])}, this dataset has "
             f"{mine['samples']} in {mine['shards']}"
         )
         shards = data["shards"]

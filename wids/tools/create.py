@@ -14,7 +14,7 @@ from wids.tools.describe import Wanted
 from wids.tools.files import check_place, encode_json, explaining, refuse_shards, write_json
 from wids.tools.journal import Journal
 from wids.tools.survey import Survey
-from wids.words import counted
+from wids.words import counted, counted_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,7 +152,7 @@ def _name_left_out(path: Path | None, errors: Mapping[str, str], num_shards: int
     left_out = "; ".join(errors.values())
     if len(errors) == num_shards:
         return WidsError(f"{where}: not written, none of {counted(num_shards, 'shard')} can be read: {left_out}")
-    return WidsError(f"{where}: {len(errors)} of {num_shards} shards were left out: {left_out}")
+    return WidsError(f"{where}: {counted_of(len(errors), num_shards, 'shard', 'was', 'were')} left out: {left_out}")
 
 
 def name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str]:
