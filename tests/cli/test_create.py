@@ -203,7 +203,7 @@ def test_nothing_is_written_when_no_shard_can_be_read(folder: Path, run: Run) ->
         (["shard-0000.tar", "-o", "missing/all.json"], "missing/all.json: there is no folder missing"),
         (["shard-0000.tar", "-o", "empty"], "empty: is a folder"),
         (["shard-0000.tar", "-o", "all.widx", "--index"], "call the descriptor all.json"),
-        (["shard-0000.tar", "-n", "\udcff"], "a text in it is not UTF-8"),
+        (["shard-0000.tar", "-n", "\udcff"], "JSON cannot hold what it says: str is not valid UTF-8"),
         (["shard-0000.tar", "empty/../\udcff.tar"], "\\udcff.tar: this name is not UTF-8"),
         (["shard-0000.tar", "empty/shard-0000.tar", "-b", "/x"], "would both be shard-0000.tar under the base /x"),
         (["shard-0000.tar", "-i", "missing.txt"], "missing.txt"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -18,9 +20,6 @@ from wids.errors import DescriptorError, FetchError, ShardMismatchError, WidsErr
 from wids.storage import Storage, StorageOptions
 from wids.tools.export import export_dali
 from wids.tools.importing import import_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -312,6 +311,24 @@ def test_packing_goes_on_behind_the_shards_that_are_there(images: Path, tmp_path
     (tmp_path / names[-1]).unlink()
     with pytest.raises(WidsError, match="the shards that are there are of other images"):
         import_folder(images, tmp_path / "train.json", seed=4, max_bytes=4096, resume=True)
+
+
+def test_the_descriptor_of_images_is_whole_from_the_first_moment(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    rename = os.rename
+
+    def record(before: Path, after: Path) -> None:
+        if Path(after) == tmp_path / "train.json":
+            written.append(read(before))
+        rename(before, after)
+
+    monkeypatch.setattr(os, "rename", record)
+    monkeypatch.setattr(os, "replace", record)
+    import_folder(images, tmp_path / "train.json", name="mine")
+
+    assert [(content["name"], content["classes"]) for content in written] == [("mine", ["cat", "dog"])]
 
 
 def test_images_beside_shards_must_be_told_from_them(images: Path) -> None:

@@ -239,10 +239,25 @@ def test_without_md5_the_descriptor_says_the_rest(tmp_path: Path) -> None:
         assert dataset.stats()["index_builds"] == 0
 
 
-def test_without_samples_nothing_is_left(tmp_path: Path) -> None:
+def test_without_samples_there_is_the_descriptor_of_an_empty_data_set(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", [])
+    write(tmp_path / "b-%d.tar", [], index=False)
 
-    assert names(tmp_path) == []
+    assert names(tmp_path) == ["a.json", "a.widx"]
+    with wids.ShardListDataset(tmp_path / "a.json") as dataset:
+        assert (len(dataset), list(dataset)) == (0, [])
+    write(tmp_path / "a-%d.tar", numbered(1), resume=True)
+    assert len(wids.ShardListDataset(tmp_path / "a.json")) == 1
+
+
+def test_a_descriptor_says_what_its_writer_knows(tmp_path: Path) -> None:
+    write(tmp_path / "a-%d.tar", numbered(1), facts={"name": "mine", "classes": ["cat"]})
+
+    assert {"name": "mine", "classes": ["cat"]}.items() <= wids.ShardListDataset(tmp_path / "a.json").spec.items()
+    with pytest.raises(ValueError, match="facts has shardlist, which the shards decide"):
+        wids.ShardWriter(tmp_path / "b-%d.tar", facts={"shardlist": []})
+    with pytest.raises(wids.DescriptorError, match=r"b\.json: cannot be written, JSON cannot hold what it says: "):
+        wids.ShardWriter(tmp_path / "b-%d.tar", facts={"info": object()})
 
 
 # Names that would not be read back

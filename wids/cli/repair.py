@@ -46,5 +46,6 @@ def run(options: argparse.Namespace) -> int:
         for error in done.errors:
             print(fold(f"{done.shard}: {done.outcome}: {error.message.removeprefix('damaged: ')}"))
     counts = Counter(done.outcome for done in repairs)
-    print(fold(f"{options.file}: " + ", ".join(f"{counts[outcome]} {outcome}" for outcome in sorted(counts))))
+    shown = ", ".join(f"{counts[outcome]} {outcome}" for outcome in sorted(counts)) or "no shards"
+    print(fold(f"{options.file}: {shown}"))
     return int(counts["damaged"] > 0)

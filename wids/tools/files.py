@@ -111,12 +111,14 @@ def encode_json(content: Mapping[str, Any], name: str) -> bytes:
     """Return a descriptor as it is written.
 
     Raises:
-        DescriptorError: It holds text that JSON cannot hold.
+        DescriptorError: It holds what JSON cannot hold.
     """
     try:
         return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError as error:
-        raise DescriptorError(f"{name}: cannot be written, a text in it is not UTF-8; give another") from error
+        raise DescriptorError(
+            f"{name}: cannot be written, JSON cannot hold what it says: {error}; give another"
+        ) from error
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from wids.errors import WidsError, redact
 from wids.index_files import unpack_index, write_pack
 from wids.storage import Storage, StorageOptions
 from wids.tools.describe import ShardDescription, Wanted, describe_shard
-from wids.tools.files import write_json
+from wids.tools.files import encode_json, write_json
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from wids.tools.shard_file import ShardFile
     from wids.tools.shard_names import ShardNames
     from wids.tools.targets import Target
+
+_OF_SHARDS = frozenset({"__kind__", "wids_version", "index", "shardlist", "datasets", "base", "rows"})
+"""Entries of a descriptor that say where its samples are."""
 
 
 def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) -> ShardDescription | None:
@@ -56,13 +60,33 @@ def describe_existing(
     return found, unpack_index(found.packed)
 
 
-def write_descriptor(names: ShardNames, target: Target, found: Sequence[tuple[str, ShardDescription]]) -> None:
+def check_facts(facts: Mapping[str, Any], names: ShardNames) -> dict[str, Any]:
+    """Return what a descriptor shall say besides its shards, before the work for it is done.
+
+    Raises:
+        ValueError: It would say something of the shards.
+        DescriptorError: JSON cannot hold it.
+    """
+    taken = _OF_SHARDS & facts.keys()
+    if taken:
+        raise ValueError(f"facts has {', '.join(sorted(taken))}, which the shards decide; leave that out")
+    encode_json(facts, names.descriptor)
+    return dict(facts)
+
+
+def write_descriptor(
+    names: ShardNames,
+    target: Target,
+    found: Sequence[tuple[str, ShardDescription]],
+    facts: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Write pack and descriptor of shards, as `create_index` does with `index=True`.
 
     Args:
         names: What the descriptor is named after.
         target: Where the shards are, and it shall be.
         found: Name and content of each shard, in order.
+        facts: What it says besides.
     """
     entries = [(name, *shard.packed) for name, shard in found if shard.packed is not None]
     target.put(names.pack, lambda path: write_pack(path, names.pack, entries))
@@ -70,6 +94,7 @@ def write_descriptor(names: ShardNames, target: Target, found: Sequence[tuple[st
         "__kind__": "wids-shard-index-v1",
         "wids_version": 1,
         "name": names.stem,
+        **facts,
         "index": names.pack,
         "shardlist": [shard.to_entry(name, md5=shard.md5 is not None) for name, shard in found],
     }

@@ -18,7 +18,6 @@ import orjson
 from tqdm import tqdm
 
 from wids.errors import DescriptorError, WidsError
-from wids.tools.files import write_json
 from wids.tools.shard_names import ShardNames
 from wids.tools.writer import ShardWriter
 
@@ -91,6 +90,7 @@ def pack_images(
     folder: ImageFolder,
     output: Path,
     *,
+    name: str | None = None,
     max_bytes: float | str | None = None,
     seed: int | None = None,
     resume: bool = False,
@@ -101,6 +101,7 @@ def pack_images(
     Args:
         folder: The images.
         output: Path of the descriptor; the shards are named after it, `train-000000.tar` beside `train.json`.
+        name: Of the dataset; None for the descriptor's.
         max_bytes: Most bytes of a shard, or `"500MB"`; None for 1 GB.
         seed: Write them in an order that is drawn from this number; None for class by class.
         resume: Go on behind the shards that are there, which an earlier run with the same arguments left.
@@ -118,7 +119,8 @@ def pack_images(
         raise DescriptorError(f"{output}: shards with this name have another descriptor; call it {descriptor}")
     if seed is not None:
         random.Random(seed).shuffle(images)  # noqa: S311 - an order, no secret
-    with ShardWriter(pattern, max_bytes=max_bytes, resume=resume) as writer:
+    facts = {"classes": folder.classes} if name is None else {"name": name, "classes": folder.classes}
+    with ShardWriter(pattern, max_bytes=max_bytes, resume=resume, facts=facts) as writer:
         done = writer.num_samples
         if done and (done > len(images) or images[done - 1].key != writer.last_key):
             raise WidsError(f"{output}: the shards that are there are of other images; write elsewhere, or remove them")
@@ -127,8 +129,6 @@ def pack_images(
             extension = Path(image.path).suffix.lower()
             writer.write({"__key__": image.key, extension: data, ".cls": image.label})
     content: dict[str, Any] = orjson.loads(output.read_bytes())
-    content["classes"] = folder.classes
-    write_json(output, content)
     return content
 
 

@@ -87,10 +87,7 @@ def import_folder(
         kind = IMAGE_FOLDER  # which nothing else has
     images = _find_images(folder, split, kind)
     if images is not None:
-        content = pack_images(images, path, max_bytes=max_bytes, seed=seed, resume=resume, progress=progress)
-        if name is not None:
-            content["name"] = name
-            write_json(path, content)
+        content = pack_images(images, path, name=name, max_bytes=max_bytes, seed=seed, resume=resume, progress=progress)
         return Imported(content, IMAGE_FOLDER, 0)
     found_kind, shards = read_folder(folder, split, kind)
     refuse_shards(path, (str(shard["url"]) for shard in shards))

@@ -19,7 +19,7 @@ from wids.errors import EncodeError, WidsError, redact
 from wids.tar.make_header import HeaderMaker
 from wids.tools.check_shard import read_keys
 from wids.tools.files import explaining
-from wids.tools.finish import Finisher, describe_existing, finish_shard, remove_shards, write_descriptor
+from wids.tools.finish import Finisher, check_facts, describe_existing, finish_shard, remove_shards, write_descriptor
 from wids.tools.sample_names import encode_field, encode_key
 from wids.tools.shard_file import ShardFile, make_limits
 from wids.tools.shard_names import ShardNames
@@ -56,7 +56,9 @@ class ShardWriter:
         start_shard: Number of the first shard.
         align: Each member's bytes begin at a multiple of so many bytes, a power of two up to 64 KiB, for those who map them:
             4096. None for the 512 that tar has.
-        index: Write a descriptor and its index pack beside the shards when all are written, named like them.
+        index: Write a descriptor and its index pack beside the shards when all are written, named like them; without samples
+            they are those of an empty data set.
+        facts: What else the descriptor says, such as `{"info": "…", "classes": ["cat", "dog"]}`.
         md5: Say the MD5 of each shard in the descriptor, which takes about as long as writing large samples does; readers
             compare it with `checksum="md5"`. Sizes are said in any case.
         encoders: The user's own, `{".ext": function from a value to bytes}`, before all others.
@@ -93,6 +95,7 @@ class ShardWriter:
         start_shard: int = 0,
         align: int | None = None,
         index: bool = True,
+        facts: Mapping[str, Any] | None = None,
         md5: bool = False,
         encoders: Mapping[str, Callable[[Any], Any]] | None = None,
         allow_pickle: bool = False,
@@ -116,6 +119,7 @@ class ShardWriter:
         self._headers = HeaderMaker(mtime=mtime, align=align)
         self._encode = Encoder(encoders, allow_pickle=allow_pickle)
         self._index = index
+        self._facts = check_facts(facts or {}, self._names)
         self._md5 = md5
         self._resume = resume
         self._overwrite = overwrite
@@ -197,9 +201,9 @@ class ShardWriter:
             self._open()
             self._finish_current()
             self._finisher.wait()
-            if self._index and self._found:
+            if self._index:
                 with explaining(self._target.url(self._names.descriptor)):
-                    write_descriptor(self._names, self._target, self._found)
+                    write_descriptor(self._names, self._target, self._found, self._facts)
         finally:
             self._abandon()
 
