@@ -461,6 +461,27 @@ def test_a_shard_that_cannot_be_finished_stops_those_behind_it(tmp_path: Path, m
     assert names(tmp_path) == ["a-0.tar"]
 
 
+def test_a_writer_that_is_forgotten_leaves_whole_shards_and_says_so(tmp_path: Path) -> None:
+    code = (
+        "import os, wids\n"
+        "writer = wids.ShardWriter('a-%d.tar', max_samples=2)\n"
+        "for number in range(3): writer.write({'__key__': str(number), 'cls': number})\n"
+        "if not os.fork(): raise SystemExit\n"
+        "assert os.wait()[1] == 0 and len(os.listdir('.')) == 2\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+    )
+
+    assert done.returncode == 0
+    assert b"a-1.tar-" in done.stderr
+    assert b"its writer was not closed" in done.stderr
+    assert names(tmp_path) == ["a-0.tar"]
+
+
 def test_a_writer_that_is_closed_writes_no_more(tmp_path: Path) -> None:
     with wids.ShardWriter(str(tmp_path / "a-%d.tar")) as writer:
         writer.write(numbered(1)[0])

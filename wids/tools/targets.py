@@ -7,10 +7,12 @@ private name and moved.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
 import tempfile
+import weakref
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from wids.storage.locations import Location
 
+_log = logging.getLogger(__name__)
+
 _PREFIX, _SUFFIX = ".wids-", ".part"
 _SCRATCH = re.compile(r"[0-9a-f]{16}\.scratch")
 _BUFFER_BYTES = 1 << 20
@@ -42,12 +46,20 @@ class Part:
     def __init__(self, folder: Path, name: str) -> None:
         self.path, descriptor = create_locked(folder, f"{_PREFIX}{name[:_LONGEST_STEM]}", _SUFFIX)
         self.file = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
+        weakref.finalize(self, _remove_forgotten, self.path, os.getpid())
 
     def drop(self) -> None:
         """Remove it, if it has not been given another name, and let go of it."""
         self.path.unlink(missing_ok=True)
         with suppress(OSError):  # closing writes what is left, which nobody needs, and the disk may be full
             self.file.close()
+
+
+def _remove_forgotten(path: Path, process: int) -> None:
+    """Remove a part that its writer has neither published nor dropped; one that a fork inherited is the parent's."""
+    if os.getpid() == process and path.exists():
+        _log.warning("%s: its writer was not closed, and its samples are lost; use ShardWriter in a with block", path)
+        path.unlink(missing_ok=True)
 
 
 class Target(Protocol):
