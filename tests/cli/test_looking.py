@@ -264,6 +264,26 @@ def test_a_key_that_comes_twice_is_its_first_sample(folder: Path, run: Run) -> N
 # sample
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_shard_is_found_by_its_very_name(run: Run) -> None:
+    for name in ("a[1]?.tar", "a1x.tar"):
+        write_tar(Path(name), [("k.txt", name.encode())])
+    run("create", ".", "-o", "a.json")
+
+    assert run("cat", "a.json", "txt", "--shard", "a[1]?.tar")[1] == "a[1]?.tar"
+    assert run("cat", "a.json", "txt", "--shard", "a[1]x*")[1] == "a1x.tar"
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--lines train.json 1 jpg", "train.json --lines 1 jpg", "train.json 1 --lines jpg"]
+)
+@pytest.mark.usefixtures("samples")
+def test_options_may_stand_anywhere(run: Run, arguments: str) -> None:
+    assert run("cat", *arguments.split()) == run("cat", "train.json", "1", "jpg", "--lines")
+    assert run("sample", "train.json", "--raw", "3") == run("sample", "train.json", "3", "--raw")
+    assert run("sample", "train.json", "--raw", "--", "-1") == run("sample", "train.json", "14", "--raw")
+
+
 def test_sample_takes_a_key(samples: list[dict[str, Any]], run: Run) -> None:
     by_key = run("sample", "train.json", samples[7]["key"], "--raw")
 

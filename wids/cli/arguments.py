@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import re
 import textwrap
 from typing import Any
@@ -13,6 +14,24 @@ class HelpFormatter(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(_fill_line(line, width) for line in text.rstrip().splitlines())
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser of one command, whose options may stand anywhere among its arguments."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse arguments; return what they set, and those that are not understood."""
+        found, left = super().parse_known_args(args, copy.copy(namespace))
+        if not left or self._is_intermixed or self._subparsers is not None:
+            return found, left
+        # argparse takes an argument that need not be there for one that is not, when an option comes before it.
+        self._is_intermixed = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False
+
+    _is_intermixed = False
 
 
 def _fill_line(line: str, width: int) -> str:

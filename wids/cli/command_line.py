@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from wids._version import __version__
-from wids.cli.arguments import HelpFormatter
+from wids.cli.arguments import CommandParser, HelpFormatter
 from wids.cli.signals import Terminated, raising
 from wids.cli.terminal import printable
 from wids.errors import WidsError
@@ -111,7 +111,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"wids {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     for command in (
         create,
         import_,

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from wids.descriptor import load_descriptor
+from wids.descriptor.urls import is_url
 from wids.errors import redact
 from wids.fields import find_field
 from wids.shard_cache import ShardCache, default_lru_size
@@ -88,11 +89,12 @@ class Contents:
             first, last = int(match[1]), int(match[2] or match[1])
             found: Sequence[int] = range(first, last + 1) if first <= last < len(self.urls) else ()
         else:
-            names = [redact(url).partition("?")[0] for url in self.urls]
-            found = [
-                number
-                for number, name in enumerate(names)
-                if fnmatchcase(name, chosen) or fnmatchcase(name.rpartition("/")[2], chosen)
+            names = [redact(url).partition("?")[0] if is_url(url) else url for url in self.urls]
+            both_names = [(name, name.rpartition("/")[2]) for name in names]
+            found = [number for number, both in enumerate(both_names) if chosen in both]
+            # A name may hold what a pattern is made of.
+            found = found or [
+                number for number, both in enumerate(both_names) if any(fnmatchcase(name, chosen) for name in both)
             ]
         if not found:
             raise ValueError(f"{chosen!r}: no shard is meant by this; there are {len(self.urls)}, counted from 0")
