@@ -83,6 +83,7 @@ def test_tables_for_dali_are_written(shards: list[str], run: Run) -> None:
         "",
     )
     assert sorted(path.name for path in Path("idx").iterdir()) == ["shard-0000.idx", "shard-0002.idx"]
+    assert run("export", shards[0], "--to", "dali", "-o", "one")[1] == "one: 1 index file, shard-0000.idx\n"
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,9 @@ def _export(
     if to == "dali":
         shards = [shard for some in splits.values() for shard in some]
         paths = export_dali(shards, folder, storage=storage, executor=executor, progress=True)
+        names = dict.fromkeys(path.name for path in (*paths[:1], *paths[-1:]))
         return (
-            f"{folder}: {counted(len(paths), 'index file')}, {paths[0].name} to {paths[-1].name}"
-            if paths
-            else f"{folder}: no shards"
+            f"{folder}: {counted(len(paths), 'index file')}, {' to '.join(names)}" if paths else f"{folder}: no shards"
         )
     meta = export_energon(splits, folder, storage=storage, executor=executor, progress=True)
     counts = (f"{split} ({counted(len(shards), 'shard')})" for split, shards in splits.items())
