@@ -149,6 +149,13 @@ def test_a_part_of_the_fields_is_taken(tmp_path: Path, old: Path) -> None:
     assert first == [(f"{number:06d}", [(".txt", f"text of {number}".encode())]) for number in range(5)]
 
 
+def test_a_sample_without_any_of_the_fields_is_not_lost_in_silence(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [("0.txt", b""), ("1.jpg", b""), ("2.txt", b"")])
+
+    with pytest.raises(ValueError, match="1 sample has none of the fields, the first at index 1"):
+        reshard(tmp_path / "a.tar", tmp_path / "b-%d.tar", fields=["txt"])
+
+
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tar.zst"])
 def test_compressed_shards_hold_the_same(tmp_path: Path, old: Path, suffix: str) -> None:
     reshard(old, tmp_path / f"a-%d{suffix}", max_samples=7, md5=True)
@@ -256,7 +263,7 @@ def test_nothing_that_is_read_is_replaced(tmp_path: Path, old: Path, overwrite: 
         ({"samples": range(0, 10, 2)}, LookupError, "one after the other"),
         ({"keys": ["000001", "nobody"]}, LookupError, "1 of the keys is in no sample: 'nobody'"),
         ({"keys": []}, ValueError, "there are no samples to write"),
-        ({"fields": ["jpg"]}, ValueError, "25 samples have none of the fields, the first at index 0"),
+        ({"fields": ["txt", "jpg"]}, LookupError, "1 of the fields is in no sample: '.jpg'"),
         ({"max_samples": 0}, ValueError, "max_samples is 0"),
         ({"resume": True, "overwrite": True}, ValueError, "give one of the two"),
     ],

@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
             seed=options.seed or 0,
             samples=samples,
             keys=keys,
-            fields=None if options.fields is None else options.fields.split(","),
+            fields=None if options.fields is None else [name.strip() for name in options.fields.split(",")],
             md5=options.md5,
             resume=options.resume,
             overwrite=options.overwrite,

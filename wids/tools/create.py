@@ -14,7 +14,7 @@ from wids.tools.describe import Wanted
 from wids.tools.files import check_place, encode_json, explaining, refuse_shards, write_json
 from wids.tools.journal import Journal
 from wids.tools.survey import Survey
-from wids.words import counted, counted_of
+from wids.words import counted_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,7 +151,7 @@ def _name_left_out(path: Path | None, errors: Mapping[str, str], num_shards: int
     where = path or "descriptor"
     left_out = "; ".join(errors.values())
     if len(errors) == num_shards:
-        return WidsError(f"{where}: not written, none of {counted(num_shards, 'shard')} can be read: {left_out}")
+        return WidsError(f"{where}: not written, no shard can be read: {left_out}")
     return WidsError(f"{where}: {counted_of(len(errors), num_shards, 'shard', 'was', 'were')} left out: {left_out}")
 
 

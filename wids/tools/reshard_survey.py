@@ -11,6 +11,7 @@ from wids.shard_cache import ShardCache, default_lru_size
 from wids.tar.make_header import HeaderMaker
 from wids.tools.check_shard import hash_keys, read_keys, show
 from wids.tools.copy_shard import CopyTask
+from wids.tools.findings import list_examples
 from wids.tools.reshard_plan import measure_samples
 from wids.words import counted
 
@@ -47,6 +48,7 @@ class SampleSurvey:
         self._shards = shards
         wanted = None if keys is None else {key.encode("utf-8", "surrogateescape") for key in keys}
         self._missing_keys = set(wanted or ())
+        self._missing_fields = set(() if fields is None else fields.names)
         headers = HeaderMaker()
         cache = ShardCache(shards, storage, default_lru_size())
         sizes, hashes, is_chosen, counts = (
@@ -60,6 +62,7 @@ class SampleSurvey:
             index = cache.get(number).index
             count = index.num_samples if shard.get("nsamples") is None else shard["nsamples"]
             counts.append(count)
+            self._missing_fields.difference_update(name.lower() for names in index.fields_of_kind for name in names)
             sizes.append(measure_samples(index, fields, headers)[:count])
             hashes.append(hash_keys(index)[:count])
             is_chosen.append(self._find_wanted(index, wanted)[:count])
@@ -85,11 +88,8 @@ class SampleSurvey:
             ValueError: There are none, or one has none of the fields.
             LookupError: Some are not there.
         """
-        if self._missing_keys:
-            examples = ", ".join(show(key) for key in sorted(self._missing_keys)[:5])
-            raise LookupError(
-                f"{counted(len(self._missing_keys), 'of the keys is', 'of the keys are')} in no sample: {examples}"
-            )
+        _refuse_missing("keys", list(map(show, sorted(self._missing_keys))))
+        _refuse_missing("fields", list(map(repr, sorted(self._missing_fields))))
         num_samples = len(self.sizes)
         if samples is not None and (samples.step != 1 or not 0 <= samples.start < samples.stop <= num_samples):
             raise LookupError(
@@ -118,3 +118,14 @@ class SampleSurvey:
             rows - self._starts[shards],
             int(self.sizes[rows].sum()),
         )
+
+
+def _refuse_missing(things: str, missing: list[str]) -> None:
+    """Refuse to write less than was asked for.
+
+    Raises:
+        LookupError: Something is missing.
+    """
+    if missing:
+        count = counted(len(missing), f"of the {things} is", f"of the {things} are")
+        raise LookupError(f"{count} in no sample: {list_examples(missing, len(missing))}")
