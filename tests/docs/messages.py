@@ -47,8 +47,10 @@ def _text(node: ast.expr) -> str:
         return "".join(map(_text, node.values))
     if isinstance(node, ast.BinOp):
         return _text(node.left) + _text(node.right)
-    if isinstance(node, ast.FormattedValue) and ast.unparse(node.value).startswith("counted("):
+    if isinstance(node, ast.FormattedValue) and ast.unparse(node.value).startswith(("counted(", "counted_of(")):
         return _text(node.value)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "counted_of":
+        return f"… of … {_text(node.args[2])}s {_text(node.args[4])}"
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "counted":
         return f"… {_text(node.args[2])}" if len(node.args) > 2 else f"… {_text(node.args[1])}s"
     return "…"
