@@ -20,7 +20,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"name": "old"})
 
-    with pytest.raises(DescriptorError, match="not UTF-8"):
+    with pytest.raises(DescriptorError, match="JSON cannot hold"):
         write_json(path, {"name": "\udcff"})
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match="folder"):
