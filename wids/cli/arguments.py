@@ -19,6 +19,8 @@ class HelpFormatter(argparse.HelpFormatter):
 class CommandParser(argparse.ArgumentParser):
     """A parser of one command, whose options may stand anywhere among its arguments."""
 
+    _is_intermixed = False
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse arguments; return what they set, and those that are not understood."""
         found, left = super().parse_known_args(args, copy.copy(namespace))
@@ -30,8 +32,6 @@ class CommandParser(argparse.ArgumentParser):
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._is_intermixed = False
-
-    _is_intermixed = False
 
 
 def _fill_line(line: str, width: int) -> str:
