@@ -76,6 +76,15 @@ def import_folder(
         DescriptorError: There is no such folder or split, or what describes its shards is wrong.
         WidsError: A shard whose samples are counted cannot be read.
         OSError: The descriptor cannot be written.
+
+    Examples:
+        >>> import tempfile, wids
+        >>> folder = tempfile.mkdtemp()
+        >>> with wids.ShardWriter(f"{folder}/birds/test-%04d.tar", index=False) as writer:
+        ...     writer.write({"__key__": "wren", "cls": 3})
+        >>> imported = import_folder(f"{folder}/birds", f"{folder}/birds.json")
+        >>> imported.kind, imported.num_counted, [shard["nsamples"] for shard in imported.content["shardlist"]]
+        ('tars', 1, [1])
     """
     storage = storage or Storage()
     path = Path(output)

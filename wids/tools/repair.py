@@ -53,6 +53,10 @@ def repair(
 
     Raises:
         DescriptorError: The descriptor cannot be read.
+
+    Examples:
+        >>> [repaired.outcome for repaired in repair("train.json")]
+        ['whole', 'whole']
     """
     storage = storage or Storage(StorageOptions(checksum="md5"))
     listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards

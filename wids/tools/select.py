@@ -36,6 +36,12 @@ def write_selection(descriptor: Any, rows: Any, output: str | os.PathLike[str]) 
         TypeError: `rows` is neither a mask nor indices.
         ValueError: A mask has another length.
         IndexError: An index is out of range; names it.
+
+    Examples:
+        >>> import wids
+        >>> content = write_selection("train.json", range(0, 100, 10), "tenth.json")
+        >>> len(wids.ShardListDataset("tenth.json"))
+        10
     """
     from wids.dataset import ShardListDataset
 

@@ -59,6 +59,10 @@ def verify(
 
     Raises:
         DescriptorError: The descriptor cannot be read; shards that cannot are findings.
+
+    Examples:
+        >>> verify("train.json")
+        Verification(num_shards=2, num_samples=100, findings=[])
     """
     storage = storage or Storage()
     listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
