@@ -38,10 +38,10 @@ layers: $(READY)  ## import-linter: the layers of the package
 	$(BIN)/lint-imports
 
 unit: $(READY)  ## pytest with doctests
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 3 $(ARGS)
 
 coverage: $(READY)  ## the same with branch coverage
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered $(ARGS)
+	$(BIN)/python -m pytest -n 3 --cov --cov-report=term:skip-covered $(ARGS)
 
 others: $(READY)  ## what needs no torch, on the other Python versions of this machine
 	$(BIN)/python tests/other_pythons.py

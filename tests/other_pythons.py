@@ -31,7 +31,7 @@ LONG = (
 FEW = ("tests/tar", "tests/descriptor", "tests/test_indexed.py")
 """What the versions run that lie between the oldest and the newest one that is there."""
 OPTIONS = (
-    "-q", "-n", "2", "-p", "no:cacheprovider", "--no-header", "-m", "not needs_torch", *(f"--ignore={path}" for path in LONG)
+    "-q", "-n", "3", "-p", "no:cacheprovider", "--no-header", "-m", "not needs_torch", *(f"--ignore={path}" for path in LONG)
 )  # fmt: skip
 
 
