@@ -149,6 +149,8 @@ class Expression:
                         f"{name} takes {'one value' if most == 1 else 'two values or more'}, and is given {len(arguments)}",
                     )
                 return arguments
+            case ast.Call(func=ast.Name(id=name), keywords=[keyword, *_]) if name in _FUNCTIONS:
+                raise self._error(keyword.value, f"the values of {name} have no names; write them alone")
             case ast.Call():
                 raise self._error(node, f"only {', '.join(_FUNCTIONS)} can be called")
             case _:
