@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import wids
 from tests.support import sample_members, write_shards, write_tar
-from wids.errors import TarFormatError, WidsError
+from wids.errors import DescriptorError, TarFormatError, WidsError
 from wids.storage import Storage
 from wids.tools import reshard
 
@@ -140,6 +140,39 @@ def test_a_part_of_the_samples_is_taken(tmp_path: Path, old: Path) -> None:
     assert keys(str(tmp_path / "range" / "a.json")) == [f"{number:06d}" for number in range(8, 13)]
     assert keys(str(tmp_path / "keys" / "a.json")) == ["000003", "000020"]
     assert keys(str(tmp_path / "both" / "a.json")) == ["000020"]
+
+
+@pytest.mark.parametrize("kind", ["file", "view"])
+def test_of_a_selection_its_samples_are_taken_in_its_order(tmp_path: Path, old: Path, kind: str) -> None:
+    rows = [20, 3, 3, 11, 9]
+    with wids.ShardListDataset(str(old)) as dataset:
+        wids.tools.write_selection(dataset, rows, tmp_path / "selected.json")
+        selection: Any = tmp_path / "selected.json" if kind == "file" else dataset.select(rows)
+        chosen = [f"{row:06d}" for row in rows]
+
+        reshard(selection, tmp_path / "all" / "a-%d.tar")
+        reshard(selection, tmp_path / "range" / "a-%d.tar", samples=range(1, 4))
+        reshard(selection, tmp_path / "keys" / "a-%d.tar", keys=["000009", "000020"])
+        reshard(selection, tmp_path / "mixed" / "a-%d.tar", shuffle=True, seed=3)
+        with pytest.raises(LookupError, match="1 of the keys is in no sample: '000000'"):
+            reshard(selection, tmp_path / "none" / "a-%d.tar", keys=["000000", "000003"])
+        with pytest.raises(LookupError, match="within the 5 that there are"):
+            reshard(selection, tmp_path / "none" / "a-%d.tar", samples=range(6))
+
+    assert keys(str(tmp_path / "all" / "a.json")) == chosen
+    assert keys(str(tmp_path / "range" / "a.json")) == chosen[1:4]
+    assert keys(str(tmp_path / "keys" / "a.json")) == ["000020", "000009"]
+    random.Random(3).shuffle(chosen)
+    assert keys(str(tmp_path / "mixed" / "a.json")) == chosen
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_selection_of_other_shards_is_refused(tmp_path: Path, old: Path) -> None:
+    with wids.ShardListDataset(str(old)) as dataset:
+        content = wids.tools.write_selection(dataset, [1], tmp_path / "selected.json")
+
+    with pytest.raises(DescriptorError, match=r"rows\.fingerprint is"):
+        reshard({**content, "shardlist": content["shardlist"][::-1], "base": str(tmp_path)}, tmp_path / "new-%d.tar")
 
 
 def test_a_part_of_the_fields_is_taken(tmp_path: Path, old: Path) -> None:

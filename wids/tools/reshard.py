@@ -84,13 +84,14 @@ def reshard(
     back as one sample.
 
     Args:
-        shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, …
+        shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, …; or a `ShardListDataset`. Of a selection, as a
+            descriptor or a view, the samples that it selects, in its order, as they are stored.
         pattern: Of the new shards, as for `ShardWriter`: `"out/train-%06d.tar"`, `"s3://bucket/train-%06d.tar.zst"`.
         max_samples: Most samples in a shard; None for any number.
         max_bytes: Most bytes of a shard, uncompressed, or `"500MB"`. Without any limit, a shard has 1 GB.
         shuffle: In random order, the one of `random.Random(seed).shuffle`.
         seed: Of the order.
-        samples: Only those with these indices, a range of step 1.
+        samples: Only those with these indices in the data set, a range of step 1.
         keys: Only those with these keys, in the order of the data set.
         fields: Only these fields, as `"jpg"` or `".jpg"`.
         md5: Say the MD5 of each shard in the descriptor.
@@ -125,10 +126,12 @@ def reshard(
     names = ShardNames.parse(pattern)
     target = open_target(names.folder, storage_options)
     storage = storage or Storage()
-    listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
-    _refuse_inputs(shards, listed, names, target)
+    if hasattr(shards, "describe_rows"):  # a dataset; to ask for its class would import torch
+        shards = {"shardlist": shards.spec["shardlist"], "rows": shards.describe_rows()}
+    descriptor = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder)
+    _refuse_inputs(shards, descriptor.shards, names, target)
     copier = ShardCopier(names.folder, storage, storage_options, None if fields is None else FieldFilter(fields), md5)
-    survey = SampleSurvey(listed, storage, copier.fields, None if keys is None else set(keys), progress=progress)
+    survey = SampleSurvey(descriptor, storage, copier.fields, None if keys is None else set(keys), progress=progress)
     order = _put_in_order(survey.choose(samples), seed if shuffle else None)
     cuts = plan_shards(survey.sizes[order], survey.hashes[order], limits)
     # Made one by one: with shuffle, each may name all shards.

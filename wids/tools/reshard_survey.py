@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm import tqdm
+from xxhash import xxh3_64_intdigest
 
+from wids.fingerprint import basename, digest_data
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.tar.make_header import HeaderMaker
 from wids.tools.check_shard import hash_keys, read_keys, show
@@ -16,10 +18,9 @@ from wids.tools.reshard_plan import measure_samples
 from wids.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
+    from wids.descriptor import Descriptor
     from wids.fields import FieldFilter
     from wids.storage import Storage
     from wids.tar import TarIndex
@@ -29,25 +30,27 @@ class SampleSurvey:
     """What is known of all samples before any is copied.
 
     Args:
-        shards: As a descriptor has them.
+        descriptor: Of the shards, and of the rows among their samples where it selects some.
         storage: Opens them.
         fields: The only ones that are written; None for all.
         keys: The only ones that are written; None for all.
         progress: Show a bar.
+
+    Raises:
+        DescriptorError: The rows are not those of these shards.
     """
 
     def __init__(
         self,
-        shards: Sequence[Mapping[str, Any]],
+        descriptor: Descriptor,
         storage: Storage,
         fields: FieldFilter | None,
         keys: set[str] | None,
         *,
         progress: bool,
     ) -> None:
-        self._shards = shards
-        wanted = None if keys is None else {key.encode("utf-8", "surrogateescape") for key in keys}
-        self._missing_keys = set(wanted or ())
+        self._shards = shards = descriptor.shards
+        self._wanted = None if keys is None else {key.encode("utf-8", "surrogateescape") for key in keys}
         self._missing_fields = set(() if fields is None else fields.names)
         headers = HeaderMaker()
         cache = ShardCache(shards, storage, default_lru_size())
@@ -65,7 +68,7 @@ class SampleSurvey:
             self._missing_fields.difference_update(name.lower() for names in index.fields_of_kind for name in names)
             sizes.append(measure_samples(index, fields, headers)[:count])
             hashes.append(hash_keys(index)[:count])
-            is_chosen.append(self._find_wanted(index, wanted)[:count])
+            is_chosen.append(self._find_wanted(index)[:count])
         cache.close()
         self._starts = np.cumsum(counts)
         self.sizes = np.concatenate(sizes)
@@ -73,33 +76,46 @@ class SampleSurvey:
         self.hashes = np.concatenate(hashes)
         """`(num_samples,)` uint64, of each key."""
         self._is_chosen = np.concatenate(is_chosen)
+        self._rows = _find_rows(descriptor, counts[1:])
 
-    def _find_wanted(self, index: TarIndex, wanted: set[bytes] | None) -> NDArray[np.bool_]:
+    def _find_wanted(self, index: TarIndex) -> NDArray[np.bool_]:
+        wanted = self._wanted
         if wanted is None:
             return np.ones(index.num_samples, np.bool_)
-        keys = list(read_keys(index))
-        self._missing_keys.difference_update(keys)
-        return np.fromiter((key in wanted for key in keys), np.bool_, len(keys))
+        return np.fromiter((key in wanted for key in read_keys(index)), np.bool_, index.num_samples)
+
+    def _find_missing(self) -> list[bytes]:
+        """Return the keys that are wanted and that no sample of the data set has."""
+        wanted = sorted(self._wanted or ())
+        if not wanted:
+            return []
+        hashes = np.array([xxh3_64_intdigest(key) for key in wanted], np.uint64)
+        is_there = np.isin(hashes, self.hashes[self._rows])
+        return [key for key, found in zip(wanted, is_there.tolist(), strict=True) if not found]
 
     def choose(self, samples: range | None) -> NDArray[np.int64]:
-        """Return the indices of the samples that are written, ascending.
+        """Return where the samples that are written lie among all of the shards, in the order of the data set.
+
+        Args:
+            samples: Their indices in the data set; None for all.
 
         Raises:
             ValueError: There are none, or one has none of the fields.
             LookupError: Some are not there.
         """
-        _refuse_missing("keys", list(map(show, sorted(self._missing_keys))))
+        _refuse_missing("keys", list(map(show, self._find_missing())))
         _refuse_missing("fields", list(map(repr, sorted(self._missing_fields))))
-        num_samples = len(self.sizes)
+        num_samples = len(self._rows)
         if samples is not None and (samples.step != 1 or not 0 <= samples.start < samples.stop <= num_samples):
             raise LookupError(
                 f"samples is {samples}; it must be within the {num_samples} that there are, one after the other"
             )
         first, stop = (0, num_samples) if samples is None else (samples.start, samples.stop)
-        chosen: NDArray[np.int64] = np.flatnonzero(self._is_chosen[first:stop]) + first
+        indices = np.flatnonzero(self._is_chosen[self._rows[first:stop]]) + first
+        chosen = self._rows[indices]
         if not len(chosen):
             raise ValueError("there are no samples to write; name other ones")
-        empty = chosen[self.sizes[chosen] == 0]
+        empty = indices[self.sizes[chosen] == 0]
         if len(empty):
             raise ValueError(
                 f"{counted(len(empty), 'sample has', 'samples have')} none of the fields, the first at index {empty[0]}; name "
@@ -118,6 +134,21 @@ class SampleSurvey:
             rows - self._starts[shards],
             int(self.sizes[rows].sum()),
         )
+
+
+def _find_rows(descriptor: Descriptor, counts: list[int]) -> NDArray[np.int64]:
+    """Return where the samples of a data set lie among all of its shards, which have so many each.
+
+    Raises:
+        DescriptorError: The descriptor selects rows of other shards.
+    """
+    if descriptor.rows is None:
+        return np.arange(sum(counts))
+    from wids.dataset.rows import to_array
+    from wids.dataset.stored_rows import rows_from_json
+
+    fingerprint = digest_data(map(basename, descriptor.shards), counts)
+    return to_array(rows_from_json(descriptor.rows, sum(counts), fingerprint, descriptor.source or "descriptor"))
 
 
 def _refuse_missing(things: str, missing: list[str]) -> None:
