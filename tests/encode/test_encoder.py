@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import PIL.Image
@@ -83,6 +83,19 @@ def test_arrays_and_tensors_are_images() -> None:
     assert same(there_and_back(".png", PIXELS[:, :, :1], "l8"), PIXELS[:, :, 0])
 
 
+@pytest.mark.parametrize("dtype", ["<u2", ">u2", "<i4", ">i4"])
+@pytest.mark.parametrize("extension", sorted(EXTENSIONS))
+def test_an_array_of_deep_pixels_is_an_image_of_the_same_or_refused(extension: str, dtype: str) -> None:
+    value = np.array([[0, 1, 300, 65535], [65534, 256, 255, 1]]).astype(dtype)
+
+    try:
+        found = np.asarray(there_and_back(f".{extension}", value))
+    except EncodeError:
+        assert extension not in {"tif", "tiff"}
+    else:
+        assert np.array_equal(found, value)
+
+
 def test_sounds_are_decoded_as_they_were() -> None:
     stereo = torch.from_numpy(np.stack([TONE, -TONE]))
 
@@ -116,6 +129,22 @@ def test_json_is_decoded_as_it_was(value: Any) -> None:
     assert same(there_and_back(".jsonl", [value, value]), [value, value])
 
 
+def test_json_takes_the_numbers_and_tuples_of_other_classes_as_pythons_own_writer_does() -> None:
+    class Pair(NamedTuple):
+        first: int
+        second: list[Any]
+
+    found = there_and_back(".json", {"a": np.float64(0.1), "b": Pair(1, [np.float64(2)]), "c": np.float64("inf")})
+
+    assert found == {"a": 0.1, "b": [1, [2.0]], "c": math.inf}
+
+
+@pytest.mark.parametrize("beside", [2**70, "\udcff", None], ids=["a large integer", "a surrogate", "nothing"])
+def test_json_makes_text_of_no_key_whatever_stands_beside_it(beside: Any) -> None:
+    with pytest.raises(EncodeError, match="Dict key must be str"):
+        encode("000", ".json", [{"a": beside}, ({"b": {1: 2}},)])
+
+
 def test_json_keeps_what_no_number_is_and_beside_it_what_is_none() -> None:
     found = there_and_back(".json", {"a": [None, math.nan, -math.inf], "b": "\udcff"})
 
@@ -128,6 +157,26 @@ def test_json_keeps_what_no_number_is_and_beside_it_what_is_none() -> None:
 def test_bytes_stay_as_they_are(value: Any) -> None:
     assert bytes(encode("000", ".jpg", value)) == b"abc"
     assert gzip.decompress(encode("000", ".jpg.gz", value)) == b"abc"
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (0, 3), ()])
+def test_the_memory_of_an_array_is_bytes_given_or_returned(shape: tuple[int, ...]) -> None:
+    array = np.ones(shape, np.float32)
+    own = Encoder({"f32": lambda value: value.data, "io": lambda value: io.BytesIO(value.tobytes())})
+
+    for data in (encode("000", ".bin", array.data), own("000", ".f32", array), own("000", ".io", array)):
+        assert (len(data), bytes(data)) == (array.nbytes, array.tobytes())
+
+
+def test_of_a_view_no_more_is_written_than_it_shows() -> None:
+    whole = torch.arange(10000.0).reshape(100, 100)
+
+    for view in (whole[3], whole[:, 3], whole[3:4].requires_grad_()):
+        assert bytes(encode("000", ".pt", view)) == bytes(
+            encode("000", ".pt", view.detach().clone().requires_grad_(view.requires_grad))
+        )
+        assert len(encode("000", ".pt", {"a": [(view,)]})) < 3000
+        assert torch.equal(there_and_back(".pt", {"a": [(view,)]})["a"][0][0], view)
 
 
 def test_packed_bytes_are_not_packed_again() -> None:
@@ -164,6 +213,21 @@ def test_the_users_own_encoder_comes_first_and_the_longest_name_of_them() -> Non
         (".wav", TONE, "a pair of samples"),
         (".wav", (TONE, RATE), r"the shape \(3000,\)"),
         (".flac", (3 * TONE[None], RATE), "outside"),
+        (".wav", (TONE[None], 44100.5), "its rate is 44100.5; it must be a whole number"),
+        (".wav", (TONE[None], 0), "its rate is 0; it must"),
+        (".flac", (TONE[None, :0], RATE), "it has no samples"),
+        (".msgpack", {(1, 2): 3}, "unhashable"),
+        (".npz", {"a\0b": ARRAY}, "would be read back as another"),
+        (".npz", {"a.npy": b"abc"}, "would be read back as another"),
+        (".safetensors", {"a": ARRAY}, "one of its values is a ndarray; .safetensors holds a dictionary"),
+        (".npy", np.ma.masked_array([1, 2], [True, False]), "would lose its mask"),
+        (".ten", [np.ma.masked_array([1, 2], [True, False])], "would lose its mask"),
+        (".webp", np.array([[300]], np.uint16), "an image of mode I;16 would lose depth or transparency as WEBP"),
+        (".gif", np.array([[300]], np.int32), "an image of mode I would lose depth"),
+        (".pgm", np.array([[70000]], np.int32), "an image of mode I would lose depth"),
+        (".png", np.array([[-1]], np.int32), "an image of mode I would lose depth"),
+        (".ppm", RGB.convert("RGBA"), "an image of mode RGBA would lose depth or transparency as PPM"),
+        (".bmp", RGB.convert("RGBA"), "an image of mode RGBA would lose depth or transparency as BMP"),
         (".json", None, None),
         (".txt", None, "it is a NoneType"),
     ],

@@ -20,8 +20,9 @@ def encode_npy(value: Any, *, allow_pickle: bool) -> bytes:
 
     Raises:
         ValueError: It holds Python objects and pickles are not allowed.
+        TypeError: It has a mask.
     """
-    array = np.asarray(value)
+    array = _to_array(value)
     if array.dtype.hasobject and not allow_pickle:
         raise ValueError(f"numpy makes an array of Python objects of this {type(value).__name__}, which is a pickle")
     file = io.BytesIO()
@@ -34,19 +35,29 @@ def encode_npz(value: Any, *, allow_pickle: bool) -> bytes:
 
     Raises:
         TypeError: It is no mapping of names.
-        ValueError: It holds Python objects and pickles are not allowed.
+        ValueError: It holds Python objects and pickles are not allowed, or a name would be read back as another.
     """
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise TypeError(f"it is a {type(value).__name__}; .npz holds a dictionary of names and arrays")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in value.items():
+            if "\0" in name or (isinstance(array, bytes) and name.endswith(".npy")):
+                raise ValueError(f"the name {name!r} would be read back as another; give it another one")
             # A ZipInfo that is given no time has always the same.
             if isinstance(array, bytes):
                 archive.writestr(zipfile.ZipInfo(name), array)
             else:
                 archive.writestr(zipfile.ZipInfo(f"{name}.npy"), encode_npy(array, allow_pickle=allow_pickle))
     return file.getvalue()
+
+
+def _to_array(value: Any) -> np.ndarray[Any, Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            "a masked array would lose its mask; give what its filled() returns, and the mask as another field"
+        )
+    return np.asarray(value)
 
 
 def encode_torch(value: Any, *, allow_pickle: bool) -> bytes:
@@ -57,11 +68,24 @@ def encode_torch(value: Any, *, allow_pickle: bool) -> bytes:
     """
     torch = require("torch", "torch")
     file = io.BytesIO()
-    torch.save(value, file)
+    torch.save(_without_the_rest(value, torch), file)
     data = file.getvalue()
     if not allow_pickle:
         decode_torch(data, allow_pickle=False)
     return data
+
+
+def _without_the_rest(value: Any, torch: Any) -> Any:
+    """Return a value in which no tensor is a view of a larger one, of which torch would save all."""
+    if type(value) in {list, tuple}:
+        return type(value)(_without_the_rest(one, torch) for one in value)
+    if type(value) is dict:
+        return {name: _without_the_rest(one, torch) for name, one in value.items()}
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type == "meta":
+        return value
+    if value.untyped_storage().nbytes() <= value.numel() * value.element_size():
+        return value
+    return value.detach().clone().requires_grad_(value.requires_grad)
 
 
 def encode_safetensors(value: Any) -> bytes:
@@ -71,9 +95,11 @@ def encode_safetensors(value: Any) -> bytes:
         TypeError: It is something else.
         ValueError: A tensor is none that the format has.
     """
-    if not isinstance(value, Mapping):
-        raise TypeError(f"it is a {type(value).__name__}; .safetensors holds a dictionary of names and tensors")
-    require("torch", "torch")
+    torch = require("torch", "torch")
+    others = [one for one in value.values() if not torch.is_tensor(one)] if isinstance(value, Mapping) else [value]
+    if others:
+        held = "one of its values" if isinstance(value, Mapping) else "it"
+        raise TypeError(f"{held} is a {type(others[0]).__name__}; .safetensors holds a dictionary of names and tensors")
     tensors = {name: tensor.contiguous() for name, tensor in value.items()}
     data: bytes = require("safetensors.torch", "safetensors").save(tensors)
     return data
@@ -86,7 +112,7 @@ def encode_tenbin(value: Any) -> bytes:
         ValueError: An array's dtype is none that the format has.
     """
     arrays = value if isinstance(value, (list, tuple)) else [value]
-    return b"".join(chunk for array in arrays for chunk in _tenbin_chunks(np.asarray(array)))
+    return b"".join(chunk for array in arrays for chunk in _tenbin_chunks(_to_array(array)))
 
 
 def _tenbin_chunks(array: np.ndarray[Any, Any]) -> tuple[bytes, bytes]:

@@ -42,10 +42,12 @@ def encode_flac(value: Any) -> bytes:
 
     Raises:
         TypeError: It is no such pair.
-        ValueError: It has another shape, or is louder than FLAC can hold.
+        ValueError: It has another shape, or none at all, or is louder than FLAC can hold.
     """
     samples, rate = _check(value)
-    if samples.size and not np.abs(samples).max() <= 1:
+    if not samples.size:
+        raise ValueError("it has no samples, which no FLAC file can say; write .wav")
+    if not np.abs(samples).max() <= 1:
         raise ValueError("its samples are outside [-1, 1]; scale them, or write .wav")
     soundfile = require("soundfile", "wids[audio]")
     file = io.BytesIO()
@@ -59,4 +61,7 @@ def _check(value: Any) -> tuple[np.ndarray[Any, Any], int]:
     samples = np.asarray(value[0], np.float32)
     if samples.ndim != 2 or not samples.shape[0]:
         raise ValueError(f"its samples have the shape {samples.shape}; it must be (channels, frames)")
-    return samples, int(value[1])
+    rate = int(value[1])
+    if rate != value[1] or not 1 <= rate < 2**31:
+        raise ValueError(f"its rate is {value[1]!r}; it must be a whole number of frames per second")
+    return samples, rate

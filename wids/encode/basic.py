@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from wids.decode.basic import decode_msgpack
 from wids.decode.packages import require
 from wids.encode.arrays import encode_npy, encode_npz, encode_safetensors, encode_tenbin, encode_torch
 from wids.encode.audio import encode_flac, encode_wav
@@ -49,15 +51,45 @@ def encode_json(value: Any) -> bytes:
         TypeError: It has something that JSON has not, keys that are no text among it.
     """
     try:
-        data = orjson.dumps(value)
+        data = orjson.dumps(value, default=_to_plain)
     except orjson.JSONEncodeError as error:
         if str(error) not in _PYTHON_ONLY:
             raise
+        _refuse_other_keys(value)
         return _dump_with_python(value)
     # orjson writes null for NaN; where there is a null, Python's writer tells which it is.
     if b"null" in data and _has_odd_float(value):
         return _dump_with_python(value)
     return data
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a number or a tuple of another class as such, as Python's own writer does: numpy's float64, named tuples.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, tuple):
+        return list(value)
+    raise TypeError
+
+
+def _refuse_other_keys(value: Any) -> None:
+    """Refuse keys that Python's writer would make text of.
+
+    Raises:
+        TypeError: There is one.
+    """
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("Dict key must be str")
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return
+    for one in value:
+        _refuse_other_keys(one)
 
 
 def _dump_with_python(value: Any) -> bytes:
@@ -66,7 +98,7 @@ def _dump_with_python(value: Any) -> bytes:
 
 def _has_odd_float(value: Any) -> bool:
     if isinstance(value, float):
-        return value - value != 0
+        return not math.isfinite(value)
     if isinstance(value, dict):
         return any(map(_has_odd_float, value.values()))
     return isinstance(value, (list, tuple)) and any(map(_has_odd_float, value))
@@ -87,9 +119,10 @@ def encode_msgpack(value: Any) -> bytes:
     """Return a msgpack message.
 
     Raises:
-        TypeError: It has something that msgpack has not.
+        TypeError: It has something that msgpack has not, or a key that is none when it is read, as a tuple.
     """
     data: bytes = require("msgpack", "wids[msgpack]").packb(value)
+    decode_msgpack(data)
     return data
 
 

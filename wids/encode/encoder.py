@@ -66,14 +66,16 @@ class Encoder(ByField["_Plan"]):
                 f"{type(value).__name__}; give bytes, or encoders={{{'.' + field.rpartition('.')[2]!r}: function}}"
             )
         try:
-            data = plan.function(value)
+            given = plan.function(value)
         except MemoryError:
             raise
         except Exception as error:  # encoders raise what they like; whatever it is, this value does not fit
             raise _locate(error, key, field) from error
-        if not isinstance(data, (bytes, bytearray, memoryview)):
+        # An array's memory is a memoryview too, whose length is not its bytes.
+        data = _read_bytes(given)
+        if data is None:
             raise EncodeError(
-                f"key {key!r}, field {field!r}: the encoder that you gave returned {type(data).__name__}; let it return bytes"
+                f"key {key!r}, field {field!r}: the encoder that you gave returned {type(given).__name__}; let it return bytes"
             )
         return _pack(data) if plan.is_packed else data
 
@@ -109,7 +111,8 @@ def _read_bytes(value: Any) -> bytes | bytearray | memoryview | None:
     if isinstance(value, (bytes, bytearray)):
         return value
     if isinstance(value, memoryview):
-        return value.cast("B") if value.c_contiguous else value.tobytes()
+        # What has no bytes cannot be cast in all shapes.
+        return value.cast("B") if value.c_contiguous and value.nbytes else value.tobytes()
     read = getattr(value, "getvalue", None)
     data = read() if callable(read) else None
     return data if isinstance(data, bytes) else None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wids.decode.packages import require
+
+if TYPE_CHECKING:
+    import PIL.Image
 
 FORMATS: dict[str, str] = {
     **dict.fromkeys(("jpg", "jpeg", "jpe", "jfif"), "JPEG"),
@@ -33,6 +36,14 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 """What `save` is told, so that nothing is lost that need not be."""
 
 
+_DEEP = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
+_CUT: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("WEBP", "GIF", "AVIF"), _DEEP),
+    **dict.fromkeys(("PPM", "BMP"), frozenset({"RGBA"})),
+}
+"""Modes whose depth or transparency Pillow cuts off without a word, by format."""
+
+
 def encode_image(value: Any, *, extension: str) -> bytes:
     """Return an image file.
 
@@ -43,7 +54,7 @@ def encode_image(value: Any, *, extension: str) -> bytes:
 
     Raises:
         TypeError: It is no image.
-        ValueError: Its shape, type or values are none that an image has.
+        ValueError: Its shape, type or values are none that an image has, or more than the format can hold.
         OSError: The format has no room for such an image; Pillow says why.
     """
     require("PIL", "pillow")
@@ -52,8 +63,19 @@ def encode_image(value: Any, *, extension: str) -> bytes:
     image = value if isinstance(value, PIL.Image.Image) else PIL.Image.fromarray(_to_array(value))
     file = io.BytesIO()
     name = FORMATS[extension]
+    if image.mode in _CUT.get(name, ()) or (name in {"PNG", "PPM"} and not _fits_16_bits(image)):
+        raise ValueError(
+            f"an image of mode {image.mode} would lose depth or transparency as {name}; convert it, or write .tif"
+        )
     image.save(file, name, **({"no_jp2": True} if extension == "j2k" else {}), **_OPTIONS.get(name, {}))
     return file.getvalue()
+
+
+def _fits_16_bits(image: PIL.Image.Image) -> bool:
+    if image.mode != "I":
+        return True
+    lowest, highest = image.getextrema()
+    return lowest >= 0 and highest < 2**16  # type: ignore[operator]
 
 
 def _to_array(value: Any) -> np.ndarray[Any, Any]:
@@ -69,4 +91,4 @@ def _to_array(value: Any) -> np.ndarray[Any, Any]:
         value = np.round(np.clip(value, 0, 1) * 255).astype(np.uint8)
     if value.ndim == 3 and value.shape[2] == 1:
         value = value[:, :, 0]
-    return np.ascontiguousarray(value)
+    return np.ascontiguousarray(value, value.dtype.newbyteorder("="))
