@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -468,6 +469,7 @@ def test_a_writer_that_is_forgotten_leaves_whole_shards_and_says_so(tmp_path: Pa
         "for number in range(3): writer.write({'__key__': str(number), 'cls': number})\n"
         "if not os.fork(): raise SystemExit\n"
         "assert os.wait()[1] == 0 and len(os.listdir('.')) == 2\n"
+        "assert os.path.getsize(next(name for name in os.listdir('.') if name[0] == '.')) == 0, 'the fork wrote its copy'\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -481,6 +483,76 @@ def test_a_writer_that_is_forgotten_leaves_whole_shards_and_says_so(tmp_path: Pa
     assert b"a-1.tar-" in done.stderr
     assert b"its writer was not closed" in done.stderr
     assert names(tmp_path) == ["a-0.tar"]
+
+
+_FORKED = """
+import os, sys, wids
+
+samples = [{"__key__": str(number), "bin": os.urandom(3000)} for number in range(200)]
+
+def refused(call, *arguments):
+    try:
+        call(*arguments)
+    except wids.WidsError as error:
+        return "was open when this process was forked" in str(error)
+
+def child(writer, act):
+    if act == "writes":
+        os._exit(not refused(writer.write, samples[100]))
+    if act == "closes":
+        os._exit(not refused(writer.close))
+    sys.exit(0)  # leaves the block, and the interpreter with what is in its buffers
+
+def write(pattern, act):
+    with wids.ShardWriter(pattern, max_samples=60) as writer:
+        for sample in samples[:100]:
+            writer.write(sample)
+        if not os.fork():
+            child(writer, act)
+        assert os.wait()[1] == 0, "the child has failed"
+        for sample in samples[100:]:
+            writer.write(sample)
+
+cases = {"a-%d.tar": "writes", "b-%d.tar": "closes", "c-%d.tar": "exits", "d-%d.tar.gz": "exits", "memory://f/e-%d.tar": "exits"}
+for pattern, act in cases.items():
+    write(pattern, act)
+for pattern, act in cases.items():
+    with wids.ShardListDataset(pattern.partition("-")[0] + ".json", transformations=None) as dataset:
+        found = [(sample["__key__"], sample[".bin"].getvalue()) for sample in dataset]
+    assert found == [(sample["__key__"], sample["bin"]) for sample in samples], (pattern, act)
+"""
+
+
+def test_a_fork_leaves_to_its_parent_what_is_being_written(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _FORKED],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("align", [None, 4096])
+def test_what_several_threads_write_is_all_there(tmp_path: Path, align: int | None) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with (
+            wids.ShardWriter(tmp_path / "a-%d.tar", max_samples=90, align=align) as writer,
+            ThreadPoolExecutor(4) as pool,
+        ):
+            list(pool.map(writer.write, numbered(400)))
+    finally:
+        sys.setswitchinterval(interval)
+
+    with wids.ShardListDataset(str(tmp_path / "a.json")) as dataset:
+        found = {sample["__key__"]: (sample[".txt"], sample[".cls"]) for sample in dataset}
+        assert dataset.lengths == [90, 90, 90, 90, 40]
+    assert found == {sample["__key__"]: (sample["txt"], sample["cls"]) for sample in numbered(400)}
 
 
 def test_a_writer_that_is_closed_writes_no_more(tmp_path: Path) -> None:

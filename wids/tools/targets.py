@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import secrets
+import shutil
 import tempfile
 import weakref
 from contextlib import suppress
@@ -27,6 +28,7 @@ from wids.tools.files import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from io import BufferedWriter
 
     from wids.storage.locations import Location
 
@@ -46,20 +48,34 @@ class Part:
     def __init__(self, folder: Path, name: str) -> None:
         self.path, descriptor = create_locked(folder, f"{_PREFIX}{name[:_LONGEST_STEM]}", _SUFFIX)
         self.file = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
-        weakref.finalize(self, _remove_forgotten, self.path, os.getpid())
+        self._process = os.getpid()
+        weakref.finalize(self, _let_go, self.path, self.file, self._process)
 
     def drop(self) -> None:
-        """Remove it, if it has not been given another name, and let go of it."""
+        """Remove it, if it has not been given another name, and let go of it; a fork only does the latter."""
+        if os.getpid() != self._process:
+            _disconnect(self.file)
+            return
         self.path.unlink(missing_ok=True)
         with suppress(OSError):  # closing writes what is left, which nobody needs, and the disk may be full
             self.file.close()
 
 
-def _remove_forgotten(path: Path, process: int) -> None:
+def _let_go(path: Path, file: BufferedWriter, process: int) -> None:
     """Remove a part that its writer has neither published nor dropped; one that a fork inherited is the parent's."""
-    if os.getpid() == process and path.exists():
+    if os.getpid() != process:
+        _disconnect(file)
+    elif path.exists():
         _log.warning("%s: its writer was not closed, and its samples are lost; use ShardWriter in a with block", path)
         path.unlink(missing_ok=True)
+
+
+def _disconnect(file: BufferedWriter) -> None:
+    """See to it that what a fork has inherited in a buffer is not written by it too, when it ends."""
+    if not file.closed:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file.fileno(), inheritable=False)
+        os.close(nowhere)
 
 
 class Target(Protocol):
@@ -198,7 +214,7 @@ class Store:
     def __init__(self, location: Location, storage_options: Mapping[str, Any]) -> None:
         self._location = location
         self._stores = ObjectStores(storage_options)
-        self._spool: tempfile.TemporaryDirectory[str] | None = None
+        self._spool: _Spool | None = None
 
     def prepare(self) -> None:
         """Make the folder of the store, where it has such."""
@@ -241,13 +257,13 @@ class Store:
     def close(self) -> None:
         """Remove the temporary folder."""
         if self._spool is not None:
-            self._spool.cleanup()
+            self._spool.remove()
             self._spool = None
 
     @property
     def _folder(self) -> Path:
-        self._spool = self._spool or tempfile.TemporaryDirectory(prefix="wids-")
-        return Path(self._spool.name)
+        self._spool = self._spool or _Spool()
+        return self._spool.path
 
     @property
     def _scheme(self) -> str:
@@ -284,3 +300,16 @@ class Store:
                 with suppress(Exception):  # what went wrong is told by the error; this is only tidying up
                     file_system.rm_file(private)
                 raise
+
+
+class _Spool:
+    """A temporary folder of this machine, which goes with the process that made it and not with its forks."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="wids-"))
+        self.remove = weakref.finalize(self, _remove_own, self.path, os.getpid())
+
+
+def _remove_own(folder: Path, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -11,11 +11,14 @@ renamed, each after the one before. So at any moment what is there is whole, and
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wids.encode import Encoder
 from wids.errors import EncodeError, WidsError, redact
+from wids.storage import PerProcess
 from wids.tar.make_header import HeaderMaker
 from wids.tools.check_shard import read_keys
 from wids.tools.files import explaining
@@ -26,7 +29,6 @@ from wids.tools.shard_names import ShardNames
 from wids.tools.targets import open_target
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
@@ -46,6 +48,9 @@ class ShardWriter:
 
     A shard appears only whole. When the block is left by an error, the shards that were full by then stay, the one that was
     being written is gone, and there is no descriptor: `resume=True` goes on from there, and so it does after a crash.
+
+    Several threads may write; in which order is up to them. A process that is forked while the writer is open cannot write
+    with it, and leaves to its parent what is being written.
 
     Args:
         pattern: Of the shards, with one `%d` in the name: a path (`"out/train-%06d.tar"`; the folder is made) or a URL of a
@@ -130,7 +135,9 @@ class ShardWriter:
         self._shard: ShardFile | None = None
         self._num_samples = 0
         self._last_key: str | None = None
-        self._is_open = False
+        # Each process has its own, so that a fork has none that another thread holds; a signal may come while it is held.
+        self._lock = PerProcess(threading.RLock)
+        self._opened_by: int | None = None
         self._is_closed = False
         self._failure: BaseException | None = None
 
@@ -144,16 +151,18 @@ class ShardWriter:
             WidsError: The shards that are there cannot be read.
             FileExistsError: There are some, and nothing was said about them.
         """
-        if not self._is_closed:
-            self._open()
-        return self._num_samples
+        with self._lock.get():
+            if not self._is_closed:
+                self._open()
+            return self._num_samples
 
     @property
     def last_key(self) -> str | None:
         """Key of the last of those samples; None where there is none. Errors are those of `num_samples`."""
-        if not self._is_closed:
-            self._open()
-        return self._last_key
+        with self._lock.get():
+            if not self._is_closed:
+                self._open()
+            return self._last_key
 
     def write(self, sample: Mapping[str, Any]) -> None:
         """Write a sample, as the next one.
@@ -166,10 +175,104 @@ class ShardWriter:
             EncodeError: It would not be read back the same, or a value cannot be encoded. Nothing of it was written, and the
                 next sample can be.
             FileExistsError: A shard of this name is there.
+            WidsError: Writing had failed before, or the writer is closed, or was open when this process was forked.
             OSError: It cannot be written.
         """
-        self._open()
         members = self._encode_sample(sample)
+        with self._lock.get():
+            self._open()
+            self._add(sample["__key__"], members)
+
+    def close(self) -> None:
+        """Finish the last shard and write the descriptor; does nothing when that was done.
+
+        Raises:
+            OSError: A shard cannot be written.
+            WidsError: Writing had failed before; what is there is whole, and `resume=True` goes on behind it.
+        """
+        with self._lock.get():
+            if self._is_closed:
+                return
+            try:
+                self._open()
+                self._finish_current()
+                self._finisher.wait()
+                if self._index:
+                    with explaining(self._target.url(self._names.descriptor)):
+                        write_descriptor(self._names, self._target, self._found, self._facts)
+            finally:
+                self._abandon()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with self._lock.get():
+                self._abandon()
+
+    # Shards
+
+    def _open(self) -> None:
+        """Look at what is there, once.
+
+        Raises:
+            WidsError: The writer can write no more.
+        """
+        if self._failure is not None:
+            raise WidsError(
+                f"{self._shown}: writing has failed: {self._failure}; what is there is whole, go on with resume=True"
+            ) from self._failure
+        if self._is_closed:
+            raise WidsError(f"{self._shown}: the writer is closed; make another, with resume=True to go on")
+        if self._opened_by is not None:
+            if self._opened_by != os.getpid():
+                raise WidsError(
+                    f"{self._shown}: the writer was open when this process was forked, and writes in its parent only; make one "
+                    "in each process"
+                )
+            return
+        first = self._next_shard
+        with explaining(self._target.url(self._names.pattern)):
+            self._target.prepare()
+            if self._overwrite:
+                remove_shards(self._names, self._target, first)
+        if not (self._overwrite or self._resume):
+            self._refuse_existing(self._names.name(first))
+            if self._index:
+                self._refuse_existing(self._names.descriptor)
+        while self._target.exists(name := self._names.name(self._next_shard)):
+            self._take_over(name)
+            self._next_shard += 1
+        self._opened_by = os.getpid()
+
+    def _take_over(self, name: str) -> None:
+        found, index = describe_existing(self._target, name, self._storage_options, md5=self._md5)
+        self._found.append((name, found))
+        self._num_samples += found.num_samples
+        for key in read_keys(index):
+            self._last_key = key.decode("utf-8", "surrogateescape")
+
+    def _refuse_existing(self, name: str) -> None:
+        if self._target.exists(name):
+            raise FileExistsError(
+                f"{redact(self._target.url(name))}: is there already; go on behind the shards that are there with resume=True, "
+                "replace them with overwrite=True, or write elsewhere"
+            )
+
+    def _add(self, key: str, members: list[tuple[bytes, Any]]) -> None:
+        """Write an encoded sample.
+
+        Raises:
+            EncodeError: The one before has its key.
+            OSError: It cannot be written.
+        """
+        if key == self._last_key:
+            raise EncodeError(f"key {key!r}: is that of the sample before, of which this one would become a part")
         shard = self._shard
         if shard is not None:
             headers, num_bytes = shard.make_headers(members)
@@ -186,81 +289,7 @@ class ShardWriter:
             with self._guarded(shard):
                 raise
         self._num_samples += 1
-        self._last_key = sample["__key__"]
-
-    def close(self) -> None:
-        """Finish the last shard and write the descriptor; does nothing when that was done.
-
-        Raises:
-            OSError: A shard cannot be written.
-            WidsError: Writing had failed before; what is there is whole, and `resume=True` goes on behind it.
-        """
-        if self._is_closed:
-            return
-        try:
-            self._open()
-            self._finish_current()
-            self._finisher.wait()
-            if self._index:
-                with explaining(self._target.url(self._names.descriptor)):
-                    write_descriptor(self._names, self._target, self._found, self._facts)
-        finally:
-            self._abandon()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._abandon()
-
-    # Shards
-
-    def _open(self) -> None:
-        """Look at what is there, once.
-
-        Raises:
-            WidsError: The writer can write no more.
-        """
-        if self._failure is not None:
-            raise WidsError(
-                f"{self._shown}: writing has failed: {self._failure}; what is there is whole, go on with resume=True"
-            ) from self._failure
-        if self._is_closed:
-            raise WidsError(f"{self._shown}: the writer is closed; make another, with resume=True to go on")
-        if self._is_open:
-            return
-        first = self._next_shard
-        with explaining(self._target.url(self._names.pattern)):
-            self._target.prepare()
-            if self._overwrite:
-                remove_shards(self._names, self._target, first)
-        if not (self._overwrite or self._resume):
-            self._refuse_existing(self._names.name(first))
-            if self._index:
-                self._refuse_existing(self._names.descriptor)
-        while self._target.exists(name := self._names.name(self._next_shard)):
-            self._take_over(name)
-            self._next_shard += 1
-        self._is_open = True
-
-    def _take_over(self, name: str) -> None:
-        found, index = describe_existing(self._target, name, self._storage_options, md5=self._md5)
-        self._found.append((name, found))
-        self._num_samples += found.num_samples
-        for key in read_keys(index):
-            self._last_key = key.decode("utf-8", "surrogateescape")
-
-    def _refuse_existing(self, name: str) -> None:
-        if self._target.exists(name):
-            raise FileExistsError(
-                f"{redact(self._target.url(name))}: is there already; go on behind the shards that are there with resume=True, "
-                "replace them with overwrite=True, or write elsewhere"
-            )
+        self._last_key = key
 
     def _begin_shard(self) -> ShardFile:
         name = self._names.name(self._next_shard)
@@ -300,17 +329,19 @@ class ShardWriter:
             raise
 
     def _abandon(self) -> None:
-        """Let go of everything; shards that are being finished are."""
+        """Let go of everything; shards that are being finished are, but by no fork."""
+        self._is_closed = True
         if self._shard is not None:
             self._shard.part.drop()
             self._shard = None
+        if self._opened_by not in {None, os.getpid()}:
+            return
         try:
             self._finisher.wait()
         except Exception as error:  # it was told already, or an error of the user's comes before it
             _log.debug("%s: %s", self._shown, error)
         self._finisher.close()
         self._target.close()
-        self._is_closed = True
 
     @property
     def _shown(self) -> str:
@@ -326,8 +357,6 @@ class ShardWriter:
         """
         key = sample.get("__key__")
         name = encode_key(key)
-        if key == self._last_key:
-            raise EncodeError(f"key {key!r}: is that of the sample before, of which this one would become a part")
         fields = self._fields
         members: dict[bytes, tuple[bytes, Any]] = {}
         for given, value in sample.items():
