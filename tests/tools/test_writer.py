@@ -210,6 +210,14 @@ def test_shards_are_as_full_as_their_limits_allow(
     assert sum(counts) == len(sizes)
 
 
+def test_numbers_may_be_floats_as_those_of_a_clock_are(tmp_path: Path) -> None:
+    write(tmp_path / "a-%d.tar", numbered(5), max_samples=2e0, mtime=1234567890.75)
+
+    assert names(tmp_path) == ["a-0.tar", "a-1.tar", "a-2.tar", "a.json", "a.widx"]
+    with tarfile.open(tmp_path / "a-0.tar") as tar:
+        assert {member.mtime for member in tar} == {1234567890}
+
+
 def test_without_limits_a_shard_ends_at_a_gigabyte() -> None:
     assert wids.tools.shard_file.make_limits(None, None).max_bytes == 10**9
     assert wids.tools.shard_file.make_limits(5, None).max_bytes is None
@@ -591,6 +599,9 @@ def test_a_folder_is_made_where_a_path_or_a_file_url_says(tmp_path: Path, place:
         ("pipe:cat > a-%d.tar", {}, "names no folder"),
         ("file:a-%d.tar", {}, "names no folder"),
         ("s3://a-%d.tar", {}, "names no folder"),
+        ("a-%d.tar", {"max_samples": 2.5}, "max_samples is 2.5; it must be a whole number"),
+        ("a-%d.tar", {"max_samples": float("inf")}, "max_samples is inf; it must be a whole number"),
+        ("a-%d.tar", {"maxcount": "9"}, "max_samples is '9'; it must be a whole number"),
         ("a-%d.tar", {"max_samples": 0}, "max_samples is 0"),
         ("a-%d.tar", {"max_bytes": "much"}, "max_bytes is 'much'"),
         ("a-%d.tar", {"max_bytes": 1, "maxsize": 2}, "max_bytes and maxsize are the same"),

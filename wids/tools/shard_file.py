@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from wids.storage.options import parse_size
@@ -46,12 +47,16 @@ class Limits:
         )
 
 
-def make_limits(max_samples: int | None, max_bytes: float | str | None) -> Limits:
-    """Return how much goes into a shard.
+def make_limits(max_samples: float | None, max_bytes: float | str | None) -> Limits:
+    """Return how much goes into a shard; numbers may be written as `1e5`.
 
     Raises:
         ValueError: One of them is no such number.
     """
+    if max_samples is not None:
+        if not isinstance(max_samples, Real) or max_samples % 1:
+            raise ValueError(f"max_samples is {max_samples!r}; it must be a whole number")
+        max_samples = int(max_samples)
     if max_bytes is None:
         return Limits(max_samples, None if max_samples is not None else _DEFAULT_MAX_BYTES)
     return Limits(max_samples, parse_size(max_bytes, "max_bytes"))

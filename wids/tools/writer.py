@@ -68,7 +68,7 @@ class ShardWriter:
             compare it with `checksum="md5"`. Sizes are said in any case.
         encoders: The user's own, `{".ext": function from a value to bytes}`, before all others.
         allow_pickle: Allow what only pickle can hold; readers then have to trust you.
-        mtime: Time of every member, seconds since 1970; equal samples give equal shards.
+        mtime: Time of every member, seconds since 1970, of which whole ones are kept; equal samples give equal shards.
         resume: Go on behind the shards that are there: `num_samples` and `last_key` tell which sample comes next.
         overwrite: Remove the shards that are there first, from `start_shard` up to the first number that is missing.
         maxcount: The same as `max_samples`.
@@ -95,7 +95,7 @@ class ShardWriter:
         self,
         pattern: str | os.PathLike[str],
         *,
-        max_samples: int | None = None,
+        max_samples: float | None = None,
         max_bytes: float | str | None = None,
         start_shard: int = 0,
         align: int | None = None,
@@ -104,10 +104,10 @@ class ShardWriter:
         md5: bool = False,
         encoders: Mapping[str, Callable[[Any], Any]] | None = None,
         allow_pickle: bool = False,
-        mtime: int = 0,
+        mtime: float = 0,
         resume: bool = False,
         overwrite: bool = False,
-        maxcount: int | None = None,
+        maxcount: float | None = None,
         maxsize: float | str | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -121,7 +121,7 @@ class ShardWriter:
         self._names = ShardNames.parse(pattern)
         self._target = open_target(self._names.folder, storage_options)
         self._storage_options = storage_options
-        self._headers = HeaderMaker(mtime=mtime, align=align)
+        self._headers = HeaderMaker(mtime=int(mtime), align=align)
         self._encode = Encoder(encoders, allow_pickle=allow_pickle)
         self._index = index
         self._facts = check_facts(facts or {}, self._names)
