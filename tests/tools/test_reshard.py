@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import sys
@@ -165,6 +166,24 @@ def test_of_a_selection_its_samples_are_taken_in_its_order(tmp_path: Path, old: 
     random.Random(3).shuffle(chosen)
     assert keys(str(tmp_path / "mixed" / "a.json")) == chosen
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "selection", "view"])
+def test_what_a_descriptor_says_besides_its_shards_is_taken_over(tmp_path: Path, old: Path, kind: str) -> None:
+    facts = {"classes": ["cat", "dog"], "info": "of ours"}
+    reshard(old, tmp_path / "a-%d.tar")
+    content = json.loads((tmp_path / "a.json").read_bytes()) | facts
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    wids.tools.write_selection(tmp_path / "a.json", [3, 4], tmp_path / "selected.json")
+    with wids.ShardListDataset(str(tmp_path / "a.json")) as dataset:
+        given: Any = {"file": tmp_path / "a.json", "selection": tmp_path / "selected.json", "view": dataset[:3]}[kind]
+
+        reshard(given, tmp_path / "new" / "b-%d.tar", max_samples=1e0)
+
+    found = json.loads((tmp_path / "new" / "b.json").read_bytes())
+    assert {key: found[key] for key in facts} == facts
+    assert found.keys() == content.keys()
+    assert (found["name"], found["index"]) == ("b", "b.widx")
 
 
 def test_a_selection_of_other_shards_is_refused(tmp_path: Path, old: Path) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _OF_SHARDS = frozenset({"__kind__", "wids_version", "index", "shardlist", "datasets", "base", "rows"})
 """Entries of a descriptor that say where its samples are."""
+_OF_PLACES = frozenset({"name", "columns"})
+"""Entries that hold for its own file, or its own order of samples."""
 
 
 def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) -> ShardDescription | None:
@@ -58,6 +60,11 @@ def describe_existing(
     found = describe_shard(target.url(name), storage, Wanted(md5=md5, index=True))
     assert found.packed is not None  # it was wanted
     return found, unpack_index(found.packed)
+
+
+def facts_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a descriptor says that holds for other shards of its samples too: its classes, its license."""
+    return {key: value for key, value in spec.items() if key not in _OF_SHARDS | _OF_PLACES}
 
 
 def check_facts(facts: Mapping[str, Any], names: ShardNames) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from wids.fields import FieldFilter
 from wids.storage import Storage
 from wids.tools.copy_shard import ShardCopier
 from wids.tools.files import explaining
-from wids.tools.finish import remove_shards, write_descriptor
+from wids.tools.finish import check_facts, facts_of, remove_shards, write_descriptor
 from wids.tools.reshard_plan import plan_shards
 from wids.tools.reshard_survey import SampleSurvey
 from wids.tools.shard_file import make_limits
@@ -63,7 +63,7 @@ def reshard(
     shards: Any,
     pattern: str | os.PathLike[str],
     *,
-    max_samples: int | None = None,
+    max_samples: float | None = None,
     max_bytes: float | str | None = None,
     shuffle: bool = False,
     seed: int = 0,
@@ -79,6 +79,8 @@ def reshard(
     storage_options: Mapping[str, Any] | None = None,
 ) -> Resharded:
     """Write the samples of a data set into new shards, with a descriptor and an index pack beside them.
+
+    What the descriptor of the data set says besides, such as its classes, the new one says too; but not its columns.
 
     Of two samples with one key that come to follow each other, the second begins a new shard: in one they would be read
     back as one sample.
@@ -127,9 +129,10 @@ def reshard(
     target = open_target(names.folder, storage_options)
     storage = storage or Storage()
     if hasattr(shards, "describe_rows"):  # a dataset; to ask for its class would import torch
-        shards = {"shardlist": shards.spec["shardlist"], "rows": shards.describe_rows()}
+        shards = {**facts_of(shards.spec), "shardlist": shards.spec["shardlist"], "rows": shards.describe_rows()}
     descriptor = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder)
     _refuse_inputs(shards, descriptor.shards, names, target)
+    facts = check_facts(facts_of(descriptor.spec), names)
     copier = ShardCopier(names.folder, storage, storage_options, None if fields is None else FieldFilter(fields), md5)
     survey = SampleSurvey(descriptor, storage, copier.fields, None if keys is None else set(keys), progress=progress)
     order = _put_in_order(survey.choose(samples), seed if shuffle else None)
@@ -145,7 +148,7 @@ def reshard(
         found = _copy_all(tasks, len(cuts), copier, executor, progress=progress)
         described = [(name, found[name][0]) for name in map(names.name, range(len(cuts)))]
         with explaining(target.url(names.descriptor)):
-            write_descriptor(names, target, described)
+            write_descriptor(names, target, described, facts)
     return Resharded(len(order), len(cuts), sum(was_there for _, was_there in found.values()))
 
 
