@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from tests.cli.conftest import subcommands
 from tests.storage.web_server import web_server
 from tests.support import write_descriptor, write_shards, write_tar
+from wids.tools import write_selection
 from wids.tools.contents import Contents
 from wids.tools.sizes import Sizes
 
@@ -107,6 +108,25 @@ def test_samples_that_a_descriptor_leaves_out_are_not_listed(samples: list[dict[
 
     assert [row["key"] for row in found] == [row["key"] for row in samples[:2] + samples[5:10]]
     assert [row["index"] for row in found] == list(range(7))
+
+
+def test_of_a_selection_its_samples_are_meant_by_the_indices_that_it_has(
+    samples: list[dict[str, Any]], run: Run, start: Start
+) -> None:
+    rows = [12, 3, 3, 7, 0]
+    write_selection("train.json", rows, "selected.json")
+    expected = [{**samples[row], "index": index} for index, row in enumerate(rows)]
+    sizes = [size for row in rows for field, size in samples[row]["fields"].items() if field == ".jpg"]
+
+    assert parse(run("ls", "selected.json", "--json")[1]) == expected
+    assert parse(run("ls", "selected.json", "--json", "--shard", "0")[1]) == [expected[1], expected[2], expected[4]]
+    assert parse(run("ls", "selected.json", "--json", "--keys", samples[7]["key"])[1]) == [expected[3]]
+    for name, row in (("0", 12), ("-2", 7), (samples[3]["key"], 3)):
+        assert start("cat", "selected.json", name, "jpg").stdout == start("cat", "train.json", str(row), "jpg").stdout
+    assert "index 5 is out of range for 5 samples" in run("cat", "selected.json", "5", "jpg")[2]
+    assert "no sample has this key" in run("cat", "selected.json", samples[1]["key"], "jpg")[2]
+    found = orjson.loads(run("info", "selected.json", "--fields", "--json")[1])["fields"][".jpg"]
+    assert (found["count"], found["bytes"], found["median"]) == (len(sizes), sum(sizes), sorted(sizes)[len(sizes) // 2])
 
 
 def test_stdin_may_be_a_descriptor_or_a_shard(samples: list[dict[str, Any]], start: Start) -> None:

@@ -1,4 +1,4 @@
-"""A data set to the names, places and sizes of its samples, in order; nothing is decoded.
+"""A data set to the names, places and sizes of its samples, in order; nothing is decoded. Of a selection, to those it selects.
 
 Samples are named as people name them: `17` and `-1` by index, anything else by key; `000017` is a key.
 """
@@ -9,7 +9,10 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from wids.descriptor import load_descriptor
 from wids.descriptor.urls import is_url
@@ -18,12 +21,15 @@ from wids.fields import find_field
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError
+from wids.tools.selected import selected_rows
 from wids.tools.sizes import Sizes
 from wids.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
     from io import BufferedReader
+
+    from numpy.typing import NDArray
 
     from wids.descriptor import Descriptor
     from wids.tar import TarReader
@@ -109,6 +115,9 @@ class Contents:
         """
         first = 0
         chosen = set(shards)
+        if self._selected is not None:
+            yield from self._selected_rows(self._selected, chosen, pattern)
+            return
         for shard in range(max(chosen, default=-1) + 1):
             if shard in chosen:
                 reader = self._cache.get(shard)
@@ -116,6 +125,19 @@ class Contents:
                     if pattern is None or fnmatchcase(key, pattern):
                         yield Row(first + position, key, shard, position, reader.sizes(position))
             first += self._count(shard)
+
+    @cached_property
+    def _selected(self) -> NDArray[np.int64] | None:
+        """Of a selection: where its samples lie among all of the shards."""
+        return None if self.descriptor.rows is None else selected_rows(self.descriptor, self.counts())
+
+    def _selected_rows(
+        self, selected: NDArray[np.int64], shards: Container[int], pattern: str | None = None
+    ) -> Iterator[Row]:
+        for index, place in enumerate(selected.tolist()):
+            row = self._row_at(place, index)
+            if row.shard in shards and (pattern is None or fnmatchcase(row.key, pattern)):
+                yield row
 
     def find(self, names: Sequence[str]) -> list[Row]:
         """Return the samples that are named, each by its index or its key, in this order.
@@ -148,12 +170,24 @@ class Contents:
 
     def measure(self) -> dict[str, Sizes]:
         """Return the sizes of each field's members, the fields in sorted order; only the shards' indexes are read."""
+        if self._selected is not None:
+            return self._measure_rows(self._selected)
         measured: dict[str, Sizes] = {}
         for shard in range(len(self.urls)):
             reader = self._cache.get(shard)
             for name, sizes in reader.sizes_of_fields(self._count(shard)):
                 measured.setdefault(name, Sizes()).add(sizes)
         return dict(sorted(measured.items()))
+
+    def _measure_rows(self, selected: NDArray[np.int64]) -> dict[str, Sizes]:
+        gathered: dict[str, list[int]] = {}
+        for row in self._selected_rows(selected, range(len(self.urls))):
+            for name, size in row.sizes.items():
+                gathered.setdefault(name, []).append(size)
+        measured = {name: Sizes() for name in sorted(gathered)}
+        for name, sizes in measured.items():
+            sizes.add(np.array(gathered[name], np.int64))
+        return measured
 
     def counts(self) -> list[int]:
         """Return how many samples each shard has; those of which the descriptor does not say it are indexed."""
@@ -166,12 +200,22 @@ class Contents:
         return count
 
     def _find_index(self, index: int) -> Row:
+        selected = self._selected
+        if selected is not None:
+            if -len(selected) <= index < len(selected):
+                return self._row_at(int(selected[index]), index % len(selected))
+            raise IndexError(f"index {index} is out of range for {counted(len(selected), 'sample')}")
         wanted = index if index >= 0 else index + self._count_to(None)
         if 0 <= wanted < self._count_to(wanted):
-            # bisect_right skips empty shards: their end equals their start.
-            shard = bisect_right(self._ends, wanted)
-            return self._row(shard, wanted - (self._ends[shard - 1] if shard else 0), wanted)
+            return self._row_at(wanted, wanted)
         raise IndexError(f"index {index} is out of range for {counted(self._count_to(None), 'sample')}")
+
+    def _row_at(self, place: int, index: int) -> Row:
+        """Return the sample that lies at a place among all of the shards."""
+        self._count_to(place)
+        # bisect_right skips empty shards: their end equals their start.
+        shard = bisect_right(self._ends, place)
+        return self._row(shard, place - (self._ends[shard - 1] if shard else 0), index)
 
     def _count_to(self, index: int | None) -> int:
         """Return how many samples the shards have up to the one that has this index; all, for None."""
@@ -187,6 +231,21 @@ class Contents:
     def _find_keys(self, keys: set[str]) -> dict[str, Row]:
         """Return the first sample of each key."""
         found: dict[str, Row] = {}
+        if not keys:
+            return found
+        if self._selected is not None:
+            rows = self._selected_rows(self._selected, range(len(self.urls)))
+            # Of samples with one key the first comes last, and stays.
+            found = {row.key: row for row in reversed([row for row in rows if row.key in keys])}
+        else:
+            found = self._find_first(keys)
+        for key in sorted(keys - found.keys()):
+            raise KeyError(f"{key!r}: no sample has this key")
+        return found
+
+    def _find_first(self, keys: set[str]) -> dict[str, Row]:
+        """Return the first sample of each key among all; those of no sample are missing."""
+        found: dict[str, Row] = {}
         first = 0
         for shard in range(len(self.urls)):
             if len(found) == len(keys):
@@ -195,6 +254,4 @@ class Contents:
                 if key in keys and key not in found:
                     found[key] = self._row(shard, position, first + position)
             first += self._count(shard)
-        for key in sorted(keys - found.keys()):
-            raise KeyError(f"{key!r}: no sample has this key")
         return found

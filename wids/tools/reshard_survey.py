@@ -8,13 +8,13 @@ import numpy as np
 from tqdm import tqdm
 from xxhash import xxh3_64_intdigest
 
-from wids.fingerprint import basename, digest_data
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.tar.make_header import HeaderMaker
 from wids.tools.check_shard import hash_keys, read_keys, show
 from wids.tools.copy_shard import CopyTask
 from wids.tools.findings import list_examples
 from wids.tools.reshard_plan import measure_samples
+from wids.tools.selected import selected_rows
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -142,13 +142,8 @@ def _find_rows(descriptor: Descriptor, counts: list[int]) -> NDArray[np.int64]:
     Raises:
         DescriptorError: The descriptor selects rows of other shards.
     """
-    if descriptor.rows is None:
-        return np.arange(sum(counts))
-    from wids.dataset.rows import to_array
-    from wids.dataset.stored_rows import rows_from_json
-
-    fingerprint = digest_data(map(basename, descriptor.shards), counts)
-    return to_array(rows_from_json(descriptor.rows, sum(counts), fingerprint, descriptor.source or "descriptor"))
+    selected = selected_rows(descriptor, counts)
+    return np.arange(sum(counts)) if selected is None else selected
 
 
 def _refuse_missing(things: str, missing: list[str]) -> None:
