@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from wids.storage.options import parse_size
 from wids.tar.headers import BLOCK
@@ -53,13 +54,16 @@ def make_limits(max_samples: float | None, max_bytes: float | str | None) -> Lim
     Raises:
         ValueError: One of them is no such number.
     """
-    if max_samples is not None:
-        if not isinstance(max_samples, Real) or max_samples % 1:
-            raise ValueError(f"max_samples is {max_samples!r}; it must be a whole number")
-        max_samples = int(max_samples)
+    count = None if max_samples is None else _to_count(max_samples)
     if max_bytes is None:
-        return Limits(max_samples, None if max_samples is not None else _DEFAULT_MAX_BYTES)
-    return Limits(max_samples, parse_size(max_bytes, "max_bytes"))
+        return Limits(count, None if count is not None else _DEFAULT_MAX_BYTES)
+    return Limits(count, parse_size(max_bytes, "max_bytes"))
+
+
+def _to_count(max_samples: Any) -> int:
+    if not isinstance(max_samples, (int, float, np.integer)) or max_samples % 1:
+        raise ValueError(f"max_samples is {max_samples!r}; it must be a whole number")
+    return int(max_samples)
 
 
 class ShardFile:

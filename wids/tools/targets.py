@@ -17,7 +17,7 @@ import weakref
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from wids.errors import FetchError, redact
 from wids.storage.locations import locate
@@ -28,7 +28,6 @@ from wids.tools.files import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from io import BufferedWriter
 
     from wids.storage.locations import Location
 
@@ -61,7 +60,7 @@ class Part:
             self.file.close()
 
 
-def _let_go(path: Path, file: BufferedWriter, process: int) -> None:
+def _let_go(path: Path, file: BinaryIO, process: int) -> None:
     """Remove a part that its writer has neither published nor dropped; one that a fork inherited is the parent's."""
     if os.getpid() != process:
         _disconnect(file)
@@ -70,7 +69,7 @@ def _let_go(path: Path, file: BufferedWriter, process: int) -> None:
         path.unlink(missing_ok=True)
 
 
-def _disconnect(file: BufferedWriter) -> None:
+def _disconnect(file: BinaryIO) -> None:
     """See to it that what a fork has inherited in a buffer is not written by it too, when it ends."""
     if not file.closed:
         nowhere = os.open(os.devnull, os.O_WRONLY)
