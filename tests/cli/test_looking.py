@@ -243,7 +243,7 @@ def test_cat_gives_the_bytes_of_one_or_of_many(samples: list[dict[str, Any]], st
         field(shard, position) + b"\n"
         for shard, position in (("train-2.tar", 2), ("train-0.tar", 0), ("train-2.tar", 3))
     )
-    named = start("cat", "train.json", "-", "jpg", input=f"1\n\n{samples[3]['key']}\n".encode()).stdout
+    named = start("cat", "train.json", "-", "jpg", input=f"\ufeff1\r\n\n{samples[3]['key']}\n".encode()).stdout
     assert named == field("train-0.tar", 1) + field("train-0.tar", 3)
     every = start("cat", "train.json", "jpg", "--shard", "1").stdout
     assert every == b"".join(field("train-1.tar", position) for position in range(5))

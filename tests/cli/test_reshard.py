@@ -40,7 +40,7 @@ def test_it_says_what_it_has_made(run: Run) -> None:
 
 
 def test_parts_are_chosen(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("keys.txt").write_bytes(b"000004\r\n\n000000\n")
+    Path("keys.txt").write_bytes(b"\xef\xbb\xbf000004\r\n\n000000\n")
 
     assert run("reshard", ".", "-o", "a/a-%d.tar", "--samples", "1-3")[0] == 0
     assert run("reshard", ".", "-o", "b/b-%d.tar", "--keys", "keys.txt", "--fields", "txt")[0] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from codecs import BOM_UTF8
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,6 +45,11 @@ def expand_names(given: list[str]) -> list[str]:
 
 
 def _read_names() -> list[str]:
-    # Names are whatever bytes the shards and the system have; an editor of Windows ends lines with \r\n.
-    lines = (os.fsdecode(line.rstrip(b"\r\n")) for line in sys.stdin.buffer)
+    # Names are whatever bytes the shards and the system have; editors of Windows end lines with \r\n.
+    lines = (os.fsdecode(line.rstrip(b"\r")) for line in without_mark(sys.stdin.buffer.read()).split(b"\n"))
     return [line for line in lines if line.strip()]
+
+
+def without_mark(text: bytes) -> bytes:
+    """Return a text without the mark that editors of Windows begin a file with."""
+    return text.removeprefix(BOM_UTF8)

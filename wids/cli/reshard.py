@@ -94,6 +94,8 @@ def _read_range(text: str) -> range:
 
 
 def _read_keys(name: str) -> list[str]:
+    from wids.cli.inputs import without_mark
+
     file = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     # Keys are whatever bytes the shards have.
-    return [line.decode("utf-8", "surrogateescape") for line in file.splitlines() if line]
+    return [line.decode("utf-8", "surrogateescape") for line in without_mark(file).splitlines() if line]
