@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from tqdm import tqdm
 from xxhash import xxh3_64_hexdigest
 
 from wids.columns import write_column
@@ -29,10 +28,11 @@ from wids.fingerprint import basename, digest_data
 from wids.shard_cache import ShardCache
 from wids.storage import Storage
 from wids.tools.files import check_place, write_json
+from wids.tools.spread import map_in_order
 from wids.whole_file import whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Executor
 
     from wids.columns import Column
@@ -162,12 +162,15 @@ def _extract_parts(
 ) -> None:
     left = [number for number in range(len(shards)) if not _part(parts, number).exists()]
     extract = partial(_extract_part, storage, parts, question)
-    results: Iterator[str | None] = (map if executor is None else executor.map)(
-        extract, left, [shards[number] for number in left]
+    results = map_in_order(
+        extract,
+        [(number, shards[number]) for number in left],
+        executor,
+        "extracting",
+        num_done=len(shards) - len(left),
+        progress=progress,
     )
-    hide = None if progress else True
-    bar = tqdm(results, "extracting", len(shards), initial=len(shards) - len(left), unit="shard", delay=1, disable=hide)
-    errors = [error for error in bar if error is not None]
+    errors = [error for error in results if error is not None]
     if errors:
         more = f"; … ({len(errors)} shards in all)" if len(errors) > 5 else ""
         raise WidsError(f"{'; '.join(errors[:5])}{more}; what was found in the other shards is kept for the next run")
@@ -178,9 +181,10 @@ def _part(parts: Path, number: int) -> Path:
 
 
 def _extract_part(
-    storage: Storage, parts: Path, question: Question, number: int, shard: Mapping[str, Any]
+    storage: Storage, parts: Path, question: Question, numbered: tuple[int, Mapping[str, Any]]
 ) -> str | None:
-    """Write what is found in a shard; return what is wrong with it, None when nothing is."""
+    """Write what is found in a shard, given with its number; return what is wrong with it, None when nothing is."""
+    number, shard = numbered
     try:
         table = extract_shard(storage, question, shard)
     except (WidsError, OSError) as error:

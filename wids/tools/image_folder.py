@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-from tqdm import tqdm
 
 from wids.errors import DescriptorError, WidsError
+from wids.tools.progress import show_progress
 from wids.tools.shard_names import ShardNames
 from wids.tools.writer import ShardWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 _EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """Of images, as torchvision has them."""
@@ -124,18 +124,13 @@ def pack_images(
         done = writer.num_samples
         if done and (done > len(images) or images[done - 1].key != writer.last_key):
             raise WidsError(f"{output}: the shards that are there are of other images; write elsewhere, or remove them")
-        for image in _show(images, done, progress):
+        rest = show_progress(images[done:], "packing", len(images), unit="image", num_done=done, is_shown=progress)
+        for image in rest:
             data = Path(image.path).read_bytes()
             extension = Path(image.path).suffix.lower()
             writer.write({"__key__": image.key, extension: data, ".cls": image.label})
     content: dict[str, Any] = orjson.loads(output.read_bytes())
     return content
-
-
-def _show(images: list[Image], done: int, progress: bool) -> Iterable[Image]:
-    return tqdm(
-        images[done:], "packing", len(images), initial=done, unit="image", delay=1, disable=None if progress else True
-    )
 
 
 def _folders_in(folder: Path) -> list[str]:

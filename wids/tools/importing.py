@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tqdm import tqdm
-
 from wids.descriptor import open_folder, read_folder
 from wids.errors import DescriptorError, redact
 from wids.storage import Storage
@@ -15,6 +13,7 @@ from wids.tools.create import name_shards
 from wids.tools.describe import Wanted, describe_shard
 from wids.tools.files import check_place, refuse_shards, write_json
 from wids.tools.image_folder import holds_images, list_images, pack_images
+from wids.tools.spread import map_in_order
 
 if TYPE_CHECKING:
     import os
@@ -139,11 +138,9 @@ def _count(
     executor: Executor | None,
     progress: bool,
 ) -> None:
-    found = (map if executor is None else executor.map)(
-        partial(_count_one, storage), [shards[number] for number in unknown]
-    )
-    bar = tqdm(found, "counting", len(unknown), unit="shard", delay=1, disable=None if progress else True)
-    for number, (num_samples, size) in zip(unknown, bar, strict=True):
+    uncounted = [shards[number] for number in unknown]
+    found = map_in_order(partial(_count_one, storage), uncounted, executor, "counting", progress=progress)
+    for number, (num_samples, size) in zip(unknown, found, strict=True):
         shards[number] |= {"nsamples": num_samples, "filesize": size}
 
 

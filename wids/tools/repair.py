@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from tqdm import tqdm
-
 from wids.descriptor import load_descriptor
 from wids.errors import WidsError, redact
 from wids.storage import Storage, StorageOptions
 from wids.tools.check_shard import ShardChecker
+from wids.tools.spread import map_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,8 +60,7 @@ def repair(
     storage = storage or Storage(StorageOptions(checksum="md5"))
     listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
     work = partial(_repair_shard, ShardChecker(storage), storage)
-    results = (map if executor is None else executor.map)(work, listed)
-    return list(tqdm(results, "repairing", len(listed), unit="shard", delay=1, disable=None if progress else True))
+    return list(map_in_order(work, listed, executor, "repairing", progress=progress))
 
 
 def _repair_shard(checker: ShardChecker, storage: Storage, shard: Mapping[str, Any]) -> Repair:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
 from wids.descriptor import load_descriptor
 from wids.descriptor.urls import local_path
@@ -27,6 +26,7 @@ from wids.storage import Storage
 from wids.tools.copy_shard import ShardCopier
 from wids.tools.files import explaining
 from wids.tools.finish import check_facts, facts_of, remove_shards, write_descriptor
+from wids.tools.progress import show_progress
 from wids.tools.reshard_plan import plan_shards
 from wids.tools.reshard_survey import SampleSurvey
 from wids.tools.shard_file import make_limits
@@ -166,8 +166,7 @@ def _copy_all(
 ) -> dict[str, tuple[ShardDescription, bool]]:
     """Write all new shards; return by name what is in each, and whether it was there."""
     done = spread(copier, tasks, executor)
-    bar = tqdm(done, "writing", num_tasks, unit="shard", delay=1, disable=None if progress else True)
-    return {task.name: found for task, found in bar}
+    return {task.name: found for task, found in show_progress(done, "writing", num_tasks, is_shown=progress)}
 
 
 def _make_room(names: ShardNames, target: Target, num_shards: int, *, resume: bool, overwrite: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tqdm import tqdm
 from xxhash import xxh3_64_intdigest
 
 from wids.shard_cache import ShardCache, default_lru_size
@@ -13,6 +12,7 @@ from wids.tar.make_header import HeaderMaker
 from wids.tools.check_shard import hash_keys, read_keys, show
 from wids.tools.copy_shard import CopyTask
 from wids.tools.findings import list_examples
+from wids.tools.progress import show_progress
 from wids.tools.reshard_plan import measure_samples
 from wids.tools.selected import selected_rows
 from wids.words import counted
@@ -60,8 +60,7 @@ class SampleSurvey:
             [np.zeros(0, np.bool_)],
             [0],
         )
-        bar = tqdm(shards, "planning", unit="shard", delay=1, disable=None if progress else True)
-        for number, shard in enumerate(bar):
+        for number, shard in enumerate(show_progress(shards, "planning", is_shown=progress)):
             index = cache.get(number).index
             count = index.num_samples if shard.get("nsamples") is None else shard["nsamples"]
             counts.append(count)

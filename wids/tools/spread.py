@@ -1,4 +1,4 @@
-"""Work on many things by any executor: a bounded number of them at once, results as they are done."""
+"""Work on many things by any executor: results as they are done, a bounded number of things at once; or in order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from typing import TYPE_CHECKING, TypeVar
 
 from wids.errors import WidsError
+from wids.tools.progress import show_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,6 +53,35 @@ def spread(work: Callable[[T], R], things: Iterable[T], executor: Executor | Non
     finally:
         for future in running:
             future.cancel()
+
+
+def map_in_order(
+    work: Callable[[T], R],
+    things: Sequence[T],
+    executor: Executor | None,
+    label: str,
+    *,
+    num_done: int = 0,
+    chunksize: int = 1,
+    progress: bool,
+) -> Iterable[R]:
+    """Return what `work` returns of each thing, in the order of the things; the executor is given all of them at once.
+
+    Args:
+        work: Pickles small where the executor's workers are other processes, as things do.
+        things: To work on.
+        executor: Runs the work; None for one after the other in this thread.
+        label: What is done with them, for the bar.
+        num_done: Things that an earlier run has done, which the bar counts too.
+        chunksize: Things that a process of the executor takes at once.
+        progress: Show a bar when it takes more than a moment.
+
+    Examples:
+        >>> list(map_in_order(len, ["bcd", "a"], None, "measuring", progress=False))
+        [3, 1]
+    """
+    results = map(work, things) if executor is None else executor.map(work, things, chunksize=chunksize)
+    return show_progress(results, label, num_done + len(things), num_done=num_done, is_shown=progress)
 
 
 def _take_done(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:

@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from wids.errors import FetchError, WidsError, redact
 from wids.storage.locations import locate, unsigned
 from wids.storage.progress import in_words
 from wids.tools.describe import ShardDescription, Wanted, describe_shard
+from wids.tools.progress import make_bar
 from wids.tools.spread import spread
 from wids.words import storable
 
@@ -113,15 +112,7 @@ class _Bar:
     def __init__(self, num_shards: int, done: list[ShardDescription], *, is_shown: bool) -> None:
         self._num_samples = sum(found.num_samples for found in done)
         self._num_bytes = sum(found.size for found in done)
-        self._bar = tqdm(
-            total=num_shards,
-            initial=len(done),
-            desc="indexing",
-            unit="shard",
-            delay=1,
-            dynamic_ncols=True,
-            disable=None if is_shown else True,
-        )
+        self._bar = make_bar("indexing", num_shards, num_done=len(done), is_shown=is_shown)
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 from xxhash import xxh3_64_intdigest
 
 from wids.descriptor import load_descriptor
@@ -18,6 +17,7 @@ from wids.storage import Storage
 from wids.tar import build_index
 from wids.tools.check_shard import ShardChecker, ShardReport, read_keys, show
 from wids.tools.findings import Finding, list_examples
+from wids.tools.spread import map_in_order
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def verify(
     listed = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder).shards
     checker = ShardChecker(storage)
     chunk = min(16, max(1, len(listed) // 64))
-    reports = map(checker, listed) if executor is None else executor.map(checker, listed, chunksize=chunk)
-    found = list(tqdm(reports, "verifying", len(listed), unit="shard", delay=1, disable=None if progress else True))
+    found = list(map_in_order(checker, listed, executor, "verifying", chunksize=chunk, progress=progress))
     findings = [finding for report in found for finding in report.findings]
     findings += _compare_fields(found)
     findings += _compare_keys(found, listed, storage)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from wids.errors import DescriptorError, WidsError, redact
 from wids.tar import format_offsets
-from wids.tools.export.samples import for_each_shard, read_samples
+from wids.tools.export.samples import read_samples
 from wids.tools.files import make_folder, write_file
+from wids.tools.spread import map_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +52,7 @@ def export_dali(
     if len(set(paths)) < len(paths):
         double = next(path for number, path in enumerate(paths) if path in paths[:number])
         raise DescriptorError(f"{double}: would be the index of two shards; export them to folders of their own")
-    tables = for_each_shard(partial(_make_table, storage), shards, executor, progress)
+    tables = map_in_order(partial(_make_table, storage), shards, executor, "indexing", progress=progress)
     for path, table in zip(paths, tables, strict=True):
         make_folder(folder)  # not before: where the first shard cannot be read, nothing is left
         write_file(path, table)

@@ -30,8 +30,9 @@ import orjson
 from wids.errors import DescriptorError, WidsError, redact
 from wids.storage import locate
 from wids.tar import first_headers, stops_of
-from wids.tools.export.samples import Sample, for_each_shard, read_samples
+from wids.tools.export.samples import Sample, read_samples
 from wids.tools.files import explaining, write_file
+from wids.tools.spread import map_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -107,12 +108,10 @@ def export_energon(
     try:
         with explaining(str(meta)):
             part.mkdir()
-            found = zip(
-                entries,
-                for_each_shard(partial(_look_at, storage), list(entries.values()), executor, progress),
-                strict=True,
+            looked_at = map_in_order(
+                partial(_look_at, storage), list(entries.values()), executor, "indexing", progress=progress
             )
-            bounds = _write_index(part / "index.sqlite", found)
+            bounds = _write_index(part / "index.sqlite", zip(entries, looked_at, strict=True))
             counts = {name: len(offsets) - 1 for name, offsets in bounds.items()}
             info = {"energon_version": None, "shard_counts": counts}
             (part / ".info.json").write_bytes(orjson.dumps(info, option=orjson.OPT_INDENT_2))

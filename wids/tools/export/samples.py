@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wids.errors import WidsError, redact
 from wids.shard_cache import ShardCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
+    from collections.abc import Mapping
 
     from wids.storage import Storage
-
-T = TypeVar("T")
 
 
 class File(NamedTuple):
@@ -59,14 +54,3 @@ def read_samples(shard: Mapping[str, Any], storage: Storage) -> list[Sample]:
         ]
     except ValueError as error:
         raise WidsError(f"{redact(url)}: cannot be indexed for other tools: {error}") from error
-
-
-def for_each_shard(
-    work: Callable[[Mapping[str, Any]], T],
-    shards: Sequence[Mapping[str, Any]],
-    executor: Executor | None,
-    progress: bool,
-) -> Iterator[T]:
-    """Yield what `work` returns of each shard, in order, with a bar where it takes more than a moment."""
-    results = (map if executor is None else executor.map)(work, shards)
-    return iter(tqdm(results, "indexing", len(shards), unit="shard", delay=1, disable=None if progress else True))
