@@ -86,6 +86,17 @@ def test_tables_for_dali_are_written(shards: list[str], run: Run) -> None:
     assert run("export", shards[0], "--to", "dali", "-o", "one")[1] == "one: 1 index file, shard-0000.idx\n"
 
 
+@pytest.mark.parametrize("url", ["{}", "file://{}"], ids=["path", "file URL"])
+def test_index_files_go_beside_the_shards_where_nothing_else_is_said(
+    shards: list[str], folder: Path, run: Run, url: str
+) -> None:
+    shard = folder / shards[0]
+
+    assert run("export", url.format(shard), "--to", "dali")[0] == 0
+
+    assert shard.with_suffix(".idx").exists()
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

@@ -93,6 +93,17 @@ def test_what_the_descriptors_say_differently_is_named(tmp_path: Path) -> None:
     assert found.samples_added.examples == ["l"]
 
 
+def test_shards_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    before = [write(folder, {"0.tar": ["k"]})[0][0] for folder in folders]
+    states = [[{"url": url, "nsamples": 1, "md5sum": digit * 32} for url in before] for digit in "12"]
+
+    found = diff(*states)
+
+    assert list(found.changed) == ["0.tar", "0.tar (2)"]
+    assert diff([], states[0]).added == ["0.tar", "0.tar (2)"]
+
+
 def test_a_selection_lacks_what_it_leaves_out(tmp_path: Path) -> None:
     write_shards(tmp_path, [4, 6])
     create_index(str(tmp_path), tmp_path / "train.json")

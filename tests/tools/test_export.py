@@ -112,6 +112,15 @@ def test_what_dali_could_not_read_is_refused(tmp_path: Path, name: str, members:
     assert not (tmp_path / "idx").exists()
 
 
+def test_a_local_shard_may_have_a_question_mark_in_its_name(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "what?-1.tar", sample_members(2))
+
+    (table,) = export_dali(entries(path), tmp_path / "idx", storage=Storage())
+
+    assert table.name == "what?-1.idx"
+    assert table.read_text().startswith("v1.2 2\n")
+
+
 def test_two_shards_cannot_have_one_table(tmp_path: Path) -> None:
     shards = [{"url": f"/{folder}/0.tar", "nsamples": 1} for folder in "ab"]
 

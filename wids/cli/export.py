@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import fold
+from wids.descriptor.urls import local_path
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -52,9 +53,7 @@ def run(options: argparse.Namespace) -> None:
         split, file = _split_argument(text)
         shards = load_descriptor(file, fetch=storage.read, list_folder=storage.list_folder).shards
         splits.setdefault(split, []).extend(shards)
-    folder = (
-        Path(options.output) if options.output else _shared_folder([one for some in splits.values() for one in some])
-    )
+    folder = Path(options.output) if options.output else _shared_folder(_in_all(splits))
     with workers(options.workers) as executor:
         print(fold(_export(options.to, splits, folder, storage, executor)))
 
@@ -70,7 +69,7 @@ def _export(
     from wids.tools.export import export_dali, export_energon
 
     if to == "dali":
-        shards = [shard for some in splits.values() for shard in some]
+        shards = _in_all(splits)
         paths = export_dali(shards, folder, storage=storage, executor=executor, progress=True)
         names = dict.fromkeys(path.name for path in (*paths[:1], *paths[-1:]))
         return (
@@ -79,6 +78,10 @@ def _export(
     meta = export_energon(splits, folder, storage=storage, executor=executor, progress=True)
     counts = (f"{split} ({counted(len(shards), 'shard')})" for split, shards in splits.items())
     return f"{meta}: {', '.join(counts)}"
+
+
+def _in_all(splits: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    return [shard for shards in splits.values() for shard in shards]
 
 
 def _split_argument(text: str) -> tuple[str, str]:
@@ -98,10 +101,10 @@ def _shared_folder(shards: Sequence[Mapping[str, Any]]) -> Path:
     Raises:
         ValueError: There is none.
     """
-    urls = [str(shard["url"]) for shard in shards]
-    if not urls or any("://" in url or url.startswith("pipe:") for url in urls):
+    paths = [local_path(str(shard["url"])) for shard in shards]
+    folders = [Path(path).parent for path in paths if path is not None]
+    if not folders or None in paths:
         raise ValueError("the shards are in no folder of this machine; name one to write to with --output")
-    folders = [Path(url).parent for url in urls]
     if len({folder.is_absolute() for folder in folders}) > 1:
         folders = [folder.absolute() for folder in folders]
     return Path(os.path.commonpath(folders))

@@ -10,6 +10,7 @@ import orjson
 from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import fold
 from wids.descriptor import load_descriptor
+from wids.descriptor.urls import local_path
 from wids.errors import DescriptorError, redact
 from wids.storage import Storage
 from wids.tools import recount, write_json
@@ -113,10 +114,10 @@ def _recount(content: dict[str, Any], path: Path, storage: Storage, executor: Ex
     if "://" not in base:
         base = str(path.parent.absolute() / Path(base).expanduser())
     own = load_descriptor({**content, "datasets": []}, fetch=storage.read, base=base)
-    pack = None if own.index is None else Path(own.index)
-    if own.index is not None and "://" in own.index:
+    pack_path = None if own.index is None else local_path(own.index)
+    if own.index is not None and pack_path is None:
         print(fold(f"{redact(own.index)}: not written anew; make it with: widsindex create --index"))
-        pack = None
+    pack = None if pack_path is None else Path(pack_path)
     changes = recount(content["shardlist"], own.shards, storage, pack=pack, executor=executor, progress=True)
     for url, old, new in changes:
         print(fold(f"{redact(url)}: {old} -> {counted(new, 'sample')}"))

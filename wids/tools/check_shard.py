@@ -167,9 +167,8 @@ def _check_members(report: ShardReport, members: Members) -> None:
     if members.broken_links:
         texts = list(members.broken_links.values())
         report.add("broken-link", list_examples(texts, len(texts)), len(texts))
-    names = {"apple-double": "", "no-field": ""}
-    examples: dict[str, list[str]] = {kind: [] for kind in names}
-    counts = dict.fromkeys(names, 0)
+    examples: dict[str, list[str]] = {"apple-double": [], "no-field": []}
+    counts = dict.fromkeys(examples, 0)
     for block in members.names.blocks():
         for row in np.flatnonzero(~block.find_dots()[1]).tolist():
             name = block.name(row)

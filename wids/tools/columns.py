@@ -24,6 +24,7 @@ from wids.columns import write_column
 from wids.columns.arrow import arrow, from_arrow
 from wids.descriptor import load_descriptor
 from wids.errors import DescriptorError, WidsError, redact
+from wids.fields import find_field
 from wids.fingerprint import basename, digest_data
 from wids.shard_cache import ShardCache
 from wids.storage import Storage
@@ -225,8 +226,7 @@ def _key(reader: Any, position: int) -> str:
 
 def _read_object(reader: Any, position: int, question: Question) -> Any:
     """Return the object that a sample's field holds; an empty one where there is no field."""
-    wanted = question.field if question.field.startswith(".") else f".{question.field}"
-    field = next((name for name in reader.fields(position) if name.lower() == wanted.lower()), None)
+    field = find_field(question.field, reader.fields(position))
     if field is None:
         return {}
     data = reader.read(position, bytes, {field})[field]

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wids.descriptor import load_descriptor
+from wids.descriptor.urls import is_url
 from wids.errors import DescriptorError, WidsError, redact
+from wids.fingerprint import basename
 from wids.index_files import SUFFIX, write_pack
 from wids.storage import Storage
 from wids.tools.describe import Wanted
@@ -175,7 +177,7 @@ def name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str
 
 
 def _name_shard(url: str, folder: Path, base: str | None) -> str:
-    if "://" in url or url.startswith(("pipe:", "file:")):
+    if is_url(url):
         return url
     if base is not None:
         return Path(url).name
@@ -201,6 +203,8 @@ def _default_name(url: str) -> str:
     Examples:
         >>> _default_name("/data/train-000012.tar.gz"), _default_name("https://x.org/0007.tar?sig=1")
         ('train', '0007')
+        >>> _default_name("/data/what?-01.tar")
+        'what?'
     """
-    stem = redact(url).partition("?")[0].rpartition("/")[2].partition(".")[0]
+    stem = basename(redact(url)).partition(".")[0]
     return stem.rstrip("0123456789").rstrip("-_") or stem

@@ -41,7 +41,7 @@ class Difference:
     """What differs between two states of a dataset, before and after."""
 
     added: list[str]
-    """Basenames of shards that are only in the second."""
+    """Basenames of shards that are only in the second; the second one of a name is `NAME (2)`, here as below."""
     removed: list[str]
     """Basenames of shards that are only in the first."""
     changed: dict[str, dict[str, tuple[Any, Any]]]
@@ -84,14 +84,25 @@ def diff(before: Any, after: Any) -> Difference:
         *({id(shard): numbers[name] for name, shard in names.items()} for names in (first, second)),
     )
     return Difference(
-        added=[name for name, _ in second if (name, _) not in first],
-        removed=[name for name, _ in first if (name, _) not in second],
-        changed={name: facts for (name, _), facts in changed.items()},
+        added=[_show(name) for name in second if name not in first],
+        removed=[_show(name) for name in first if name not in second],
+        changed={_show(name): facts for name, facts in changed.items()},
         reordered=common != [name for name in second if name in first],
         samples_added=added,
         samples_removed=removed,
         samples_moved=moved,
     )
+
+
+def _show(name: Name) -> str:
+    """Return a name that no two shards of a dataset share.
+
+    Examples:
+        >>> _show(("0.tar", 0)), _show(("0.tar", 1))
+        ('0.tar', '0.tar (2)')
+    """
+    shown, num_before = name
+    return f"{shown} ({num_before + 1})" if num_before else shown
 
 
 def _by_name(shards: Sequence[Mapping[str, Any]]) -> dict[Name, Mapping[str, Any]]:

@@ -11,6 +11,7 @@ import orjson
 
 from wids.descriptor.urls import is_tar, local_path
 from wids.errors import DescriptorError, WidsError, redact
+from wids.index_files import SUFFIX
 from wids.whole_file import whole_file
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def check_place(path: Path) -> None:
         raise DescriptorError(
             f"{path}: is what shards are called; call the descriptor {path.name.partition('.')[0]}.json"
         )
-    if path.suffix == ".widx":
-        raise DescriptorError(f"{path}: .widx is what index packs are called; call the descriptor {path.stem}.json")
+    if path.suffix == SUFFIX:
+        raise DescriptorError(f"{path}: {SUFFIX} is what index packs are called; call the descriptor {path.stem}.json")
 
 
 def refuse_shards(path: Path, urls: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from wids.descriptor.urls import stem_of
 from wids.errors import DescriptorError, WidsError, redact
 from wids.tar import format_offsets
 from wids.tools.export.samples import read_samples
@@ -48,7 +49,7 @@ def export_dali(
         WidsError: A shard cannot be read, or an index file cannot hold it.
         OSError: A file cannot be written; those of earlier shards are whole.
     """
-    paths = [folder / f"{_stem(str(shard['url']))}{_SUFFIX}" for shard in shards]
+    paths = [folder / f"{stem_of(str(shard['url']))}{_SUFFIX}" for shard in shards]
     if len(set(paths)) < len(paths):
         double = next(path for number, path in enumerate(paths) if path in paths[:number])
         raise DescriptorError(f"{double}: would be the index of two shards; export them to folders of their own")
@@ -70,7 +71,3 @@ def _make_table(storage: Storage, shard: Mapping[str, Any]) -> bytes:
         return format_offsets(names, [file.offset for file in files], [file.size for file in files])
     except ValueError as error:
         raise WidsError(f"{name}: {error}") from error
-
-
-def _stem(url: str) -> str:
-    return url.partition("?")[0].rpartition("/")[2][: -len(".tar")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wids.errors import WidsError, redact
+from wids.fingerprint import basename
 from wids.shard_cache import ShardCache
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def read_samples(shard: Mapping[str, Any], storage: Storage) -> list[Sample]:
         WidsError: It cannot be read, is compressed, or has a file that lies in several pieces.
     """
     url = str(shard["url"])
-    if not url.partition("?")[0].lower().endswith(".tar"):
+    if not basename(url).lower().endswith(".tar"):
         raise WidsError(f"{redact(url)}: is compressed, and other tools take only plain .tar; unpack the shards first")
     reader = ShardCache([shard], storage, 1).get(0)
     count = reader.num_samples if shard.get("nsamples") is None else shard["nsamples"]
