@@ -2,7 +2,7 @@
 
     python benchmarks/selection.py
 
-The data set is `benchmarks/synthetic.py`'s: index packs are as large as real ones, shards take no room. Each line is the
+The dataset is `benchmarks/synthetic.py`'s: index packs are as large as real ones, shards take no room. Each line is the
 median of fresh processes; memory is the most that the process ever had, imports of torch and numpy (some 220 MB) included.
 What is measured is first compared with the indexes, read one by one.
 """
@@ -28,7 +28,7 @@ QUESTIONS = ("sizes", "has", "fields", "mask of 30 %", "select and pickle", "spl
 
 
 def main() -> None:
-    """Write the data set once, and ask each question in processes of its own."""
+    """Write the dataset once, and ask each question in processes of its own."""
     # In processes of their own: what this one has had in memory would be counted as that of those that it starts.
     if not (FOLDER / "train.json").exists():
         subprocess.run([sys.executable, Path(__file__).with_name("synthetic.py"), FOLDER], check=True)

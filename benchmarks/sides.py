@@ -232,7 +232,7 @@ class Stub(types.ModuleType):
 
 def open_mosaicml(kind: str) -> tuple[Any, Any]:
     """MosaicML Streaming's MDS."""
-    # It imports torchvision for data sets of its own, which are not used here and need the torch that it was built for.
+    # It imports torchvision for datasets of its own, which are not used here and need the torch that it was built for.
     for name in ("torchvision", "torchvision.transforms", "torchvision.transforms.functional", "torchvision.datasets"):
         sys.modules[name] = Stub(name)
     from streaming import MDSWriter, StreamingDataset

@@ -1,4 +1,4 @@
-"""Data sets of any size that take no room: a descriptor, an index pack, and shards that are holes with the headers of their first samples.
+"""Datasets of any size that take no room: a descriptor, an index pack, and shards that are holes with the headers of their first samples.
 
     python benchmarks/synthetic.py FOLDER [SHARDS [SAMPLES_PER_SHARD]]
 
@@ -33,7 +33,7 @@ KEY_DIGITS = 9
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a data set is like; equal recipes give equal data sets."""
+    """What a dataset is like; equal recipes give equal datasets."""
 
     num_shards: int = 1000
     samples_per_shard: int = 10_000

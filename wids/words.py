@@ -36,7 +36,7 @@ def counted_of(number: int, total: int, thing: str, does: str, do: str) -> str:
 
 
 def samples_in_shards(num_samples: int, num_shards: int) -> str:
-    """Return how large a data set is, in words.
+    """Return how large a dataset is, in words.
 
     Examples:
         >>> samples_in_shards(5, 1)

@@ -1,4 +1,4 @@
-"""A data set is a `RandomAccessDataSource` of Grain's: pipelines, loaders with workers, and states that go on."""
+"""A dataset is a `RandomAccessDataSource` of Grain's: pipelines, loaders with workers, and states that go on."""
 
 from __future__ import annotations
 

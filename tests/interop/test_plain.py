@@ -1,4 +1,4 @@
-"""Without torch, a data set is read by index, in loops and in processes."""
+"""Without torch, a dataset is read by index, in loops and in processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each thing that can be wrong with a data set is found, counted and named; and nothing is where all is right."""
+"""Each thing that can be wrong with a dataset is found, counted and named; and nothing is where all is right."""
 
 from __future__ import annotations
 

@@ -10,23 +10,24 @@ from typing import Any
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Help within the terminal's width: paragraphs are filled, indented lines stay lines, and go on under their last column."""
+    """Help that fits the terminal: paragraphs are filled; an indented line stays one, and wraps under its last column."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(_fill_line(line, width) for line in text.rstrip().splitlines())
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser of one command, whose options may stand anywhere among its arguments."""
+    """The parser of one command; its options may stand anywhere among its arguments."""
 
     _is_intermixed = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Parse arguments; return what they set, and those that are not understood."""
+        """Parse arguments; return the namespace that they fill, and those that are not understood."""
         found, left = super().parse_known_args(args, copy.copy(namespace))
         if not left or self._is_intermixed or self._subparsers is not None:
             return found, left
-        # argparse takes an argument that need not be there for one that is not, when an option comes before it.
+        # argparse gives up on an optional positional as soon as an option comes before it; the intermixed parser does
+        # not, but calls this method again.
         self._is_intermixed = True
         try:
             return self.parse_known_intermixed_args(args, namespace)
@@ -61,13 +62,13 @@ def add_command(
     """Add a command to the command line, and return its parser.
 
     Args:
-        commands: Of the command line.
-        name: Of the command.
-        run: Is called with the parsed options, and returns the exit status; None for 0.
-        title: What it does, in a few words.
+        commands: The commands of the whole program, to which this one is added.
+        name: What the user types.
+        run: Called with the parsed options; returns the exit status, None for 0.
+        title: What the command does, in a few words.
         description: What it does, in sentences.
-        examples: One a line.
-        more: What stands before the examples.
+        examples: Command lines, one a line.
+        more: Text that the help has before the examples.
     """
     lines = "".join(f"  {line}\n" for line in examples.strip().splitlines())
     parser = commands.add_parser(
@@ -82,22 +83,22 @@ def add_command(
 
 
 def add_data_set(parser: argparse.ArgumentParser) -> None:
-    """Let a command take the data set that it reads."""
+    """Add the argument that names the dataset to read."""
     parser.add_argument("file", help="descriptor, folder, pattern or shard; - for a descriptor or shard on stdin")
 
 
 def add_cache_dir(parser: argparse.ArgumentParser) -> None:
-    """Let a command take another cache folder."""
+    """Add `--cache-dir`."""
     parser.add_argument("--cache-dir", metavar="DIR", help="cache folder ($WIDS_CACHE, or the private default)")
 
 
 def add_workers(parser: argparse.ArgumentParser, work: str = "read shards") -> None:
-    """Let a command take a number of processes, which do this work."""
+    """Add `--workers`; the help says that the processes do this `work`."""
     parser.add_argument("-w", "--workers", type=int, default=1, help=f"processes that {work} (%(default)s)")
 
 
 def add_key_filter(parser: argparse.ArgumentParser) -> None:
-    """Let a command take some samples by their keys and shards."""
+    """Add `--keys` and `--shard`, which limit a command to some of the samples."""
     parser.add_argument("--keys", metavar="PATTERN", help="only samples whose keys match, as 'n01*' or '*_0?'")
     parser.add_argument(
         "--shard", metavar="WHICH", help="only this shard (3), these (0-99), or those whose names match ('*-00??.tar')"

@@ -1,4 +1,4 @@
-"""`widsindex cache`: what lies in the disk cache; less of it, or nothing."""
+"""`widsindex cache`: show the disk cache, make it smaller, or empty it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "cache",
         None,
         title="show or empty the disk cache",
-        description="Show what lies in the disk cache, or remove some or all of it; files that the cache did not write are "
+        description="Show what is in the disk cache, or remove some or all of it. Files that the cache did not write are "
         "left alone.",
         examples="""
 widsindex cache ls

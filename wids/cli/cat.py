@@ -24,9 +24,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "cat",
         run,
         title="write one field's bytes to stdout",
-        description="Write the bytes of one field to stdout, as they are stored: of the samples that are named, in that order, or "
-        "of all that have the field. A whole number without leading zeros is an index, -1 the last one; "
-        "anything else is a key; - reads such names from stdin, one a line.",
+        description="Write the stored bytes of one field to stdout: of the samples named, in that order, or of all that have "
+        "the field. A whole number without leading zeros is an index, and -1 the last one; anything else is a key; "
+        "- reads such names from stdin, one a line.",
         examples="""
 widsindex cat train.json 17 jpg > x.jpg
 widsindex cat train.json 000000-0003 json
@@ -49,14 +49,14 @@ def run(options: argparse.Namespace) -> None:
     if options.samples and (options.keys is not None or options.shard is not None):
         raise ValueError("samples are named, and chosen by --keys or --shard; give one or the other")
     if options.file == "-" and "-" in options.samples:
-        raise ValueError("- stands for the data set and for names of samples; stdin can be only one of them")
+        raise ValueError("- stands for the dataset and for names of samples; stdin can be only one of them")
     with data_set(options.file) as shards:
         contents = Contents(shards)
         if options.samples:
             _write(contents, contents.find(expand_names(options.samples)), options.field, options.lines)
         else:
             rows = contents.rows(contents.choose_shards(options.shard), options.keys)
-            _write_those_that_have_it(contents, rows, options.field, options.lines)
+            _write_where_present(contents, rows, options.field, options.lines)
 
 
 def _write(contents: Contents, rows: Iterable[Row], field: str, lines: bool) -> None:
@@ -67,7 +67,7 @@ def _write(contents: Contents, rows: Iterable[Row], field: str, lines: bool) -> 
             sys.stdout.buffer.write(b"\n")
 
 
-def _write_those_that_have_it(contents: Contents, rows: Iterable[Row], field: str, lines: bool) -> None:
+def _write_where_present(contents: Contents, rows: Iterable[Row], field: str, lines: bool) -> None:
     from wids.fields import find_field
 
     found = False

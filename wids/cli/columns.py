@@ -18,10 +18,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         commands,
         "columns",
         run,
-        title="extract values of samples once, as columns",
-        description="Read a JSON field of every sample once, and keep what is asked for as columns, which "
+        title="extract values from the samples into columns",
+        description="Read a JSON field of every sample once, and store the values asked for as columns, which "
         "dataset.column(name) and select --where use without reading a sample. They go into the folder NAME.columns "
-        "beside the descriptor, which names them. A run that was ended goes on where it was. Needs wids[parquet].",
+        "beside the descriptor, which lists them. An interrupted run resumes where it stopped. Needs wids[parquet].",
         examples="""
 widsindex columns train.json --from-json width,height,similarity --workers 8
 widsindex columns train.json --from-json meta.lang --field meta.json
@@ -29,7 +29,10 @@ widsindex columns train.json --from-json meta.lang --field meta.json
     )
     parser.add_argument("file", help="the descriptor")
     parser.add_argument(
-        "--from-json", metavar="NAMES", required=True, help="values to take, with commas; a.b is one in an object"
+        "--from-json",
+        metavar="NAMES",
+        required=True,
+        help="values to take, separated by commas; a.b is b in the object a",
     )
     parser.add_argument("--field", default="json", help="field of the samples that holds them (%(default)s)")
     parser.add_argument(
@@ -42,7 +45,7 @@ widsindex columns train.json --from-json meta.lang --field meta.json
 
 
 def run(options: argparse.Namespace) -> None:
-    """Extract columns, and say what they are."""
+    """Extract columns, and print their names and types."""
     from wids.cli.workers import workers
     from wids.storage import Storage, StorageOptions
     from wids.tools.columns import extract_columns

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 _CLOSED_PIPE = 128 + 13
 """What a shell shows of a program that SIGPIPE ends."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What writing fails with where there is no more room, or the disk is broken."""
 _REMEDIES = {
     **dict.fromkeys(_FULL, "make room, or write elsewhere"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get permission, or name another"),
     errno.EISDIR: "name a file in it",
     errno.ENAMETOOLONG: "give it a shorter name",
 }
-"""By the number of the system's error; a path that is not there, or is something else, is taken for a slip."""
+"""By errno; for all others the path is likely to be mistyped, and the remedy asks about it."""
 _MORE = """\
 exit status:
   0    done
@@ -136,13 +137,13 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _describe(error: Exception) -> str:
-    """Return what an error says; of one that the system raised, in the same form as of our own."""
+    """Return an error's message; one of the operating system's gets the form that our own have."""
     if isinstance(error, LookupError) and error.args:
         return str(error.args[0])
     if not isinstance(error, OSError) or error.errno is None:
         return str(error)
     if error.filename is None:
-        # Whoever opens a file names it; what was written to without a name is the output.
+        # An error of opening a file names it; writing to stdout is what fails without a name.
         where = "stdout" if error.errno in _FULL else "the system"
     else:
         where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else str(error.filename)
@@ -150,14 +151,14 @@ def _describe(error: Exception) -> str:
 
 
 class _OneLine(logging.Formatter):
-    """Log records as single lines that do nothing to a terminal; they may quote names from shards."""
+    """Log records as single lines with control characters escaped: they may quote names from shards."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
 
 def _set_up_streams() -> None:
-    # A stream that is closed when the program starts is none at all.
+    # Python sets a stream to None that was closed when the program started.
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
@@ -165,12 +166,12 @@ def _set_up_streams() -> None:
     handler.setFormatter(_OneLine("%(levelname)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names that the terminal's encoding lacks are shown as escapes.
+        # Characters of names that the terminal's encoding lacks are shown as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_what_cannot_be_written() -> None:
-    """Send what is left of the output nowhere when it cannot be written: Python would complain of it at exit."""
+    """Discard buffered output that cannot be written, about which Python would complain at exit."""
     try:
         sys.stdout.flush()
     except OSError:

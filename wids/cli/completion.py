@@ -1,4 +1,4 @@
-"""`widsindex completion`: what has a shell complete commands, options and file names."""
+"""`widsindex completion`: a script with which a shell completes commands, options and file names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _SHELLS = ("bash", "zsh", "fish")
 _FILES = frozenset(["file", "files", "output", "FILE", "FOLDER", "DIR"])
-"""Names of arguments that are files or folders, or their metavariables."""
+"""Destinations or metavariables of arguments that name files or folders."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,10 +21,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         commands,
         "completion",
         run,
-        title="print what has a shell complete this program's arguments",
-        description="Print a script for a shell, which has it complete commands, options and file names: sourced by bash, "
-        "in a folder of zsh's $fpath, or in fish's completions. It is made from this very program; print it anew after an "
-        "update.",
+        title="print a completion script for a shell",
+        description="Print a script with which a shell completes commands, options and file names. Source it in bash; for zsh "
+        "put it into a folder of $fpath, for fish into its completions. It is made for this version; print it again after "
+        "an update.",
         examples="""
 widsindex completion bash > widsindex.bash
 widsindex completion zsh > _widsindex

@@ -20,8 +20,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         run,
         title="index shards and write their descriptor",
         description="Count the samples of each shard and write a descriptor (JSON). Shards that cannot be read are listed at the "
-        "end, the others written, and the exit status is 1. What was found is kept in .NAME.journal beside the descriptor: "
-        "a run that was stopped goes on there, a later one reads only shards that are new or have changed.",
+        "end, the others are written, and the exit status is 1. Results are kept in .NAME.journal beside the descriptor: an "
+        "interrupted run resumes from it, and a later run reads only shards that are new or have changed.",
         examples="""
 widsindex create 'train-{000000..000099}.tar' -o train.json
 widsindex create shards/ -o train.json -n train -i README.txt
@@ -36,17 +36,19 @@ find . -name 'train-*.tar' | sort | widsindex create - -o -
     )
     parser.add_argument("-n", "--name", help="name of the dataset (what the shards' names share)")
     parser.add_argument("-i", "--info", metavar="FILE", help="file with a description of the dataset")
-    parser.add_argument("-b", "--base", help="URL or folder that the shards' names will be resolved against")
+    parser.add_argument("-b", "--base", help="URL or folder that readers resolve the shards' names against")
     parser.add_argument(
         "--md5",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="say the MD5 of each shard; without it only headers are read",
+        help="record the MD5 of each shard; without it only headers are read",
     )
-    parser.add_argument("--index", action="store_true", help="also write the pack of the shards' indexes beside it")
+    parser.add_argument(
+        "--index", action="store_true", help="also write a pack of the shards' indexes beside the descriptor"
+    )
     parser.add_argument("--checksums", action="store_true", help="put the checksum of each member into the pack")
     parser.add_argument(
-        "--no-resume", dest="resume", action="store_false", help="read all shards, whatever an earlier run has found"
+        "--no-resume", dest="resume", action="store_false", help="read all shards again, whatever an earlier run found"
     )
     add_workers(parser)
 

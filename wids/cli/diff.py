@@ -24,9 +24,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "diff",
         run,
         title="compare two descriptors",
-        description="List the shards that differ between two descriptors, by their names wherever they lie, and the "
-        "samples, by their keys. Shards whose checksums agree are not looked into. As with diff(1) the exit status is "
-        "0 when nothing differs, 1 when something does, and 2 when there was an error.",
+        description="List the shards that differ between two descriptors, compared by name wherever they lie, and the samples, "
+        "compared by key. Shards with equal checksums are not opened. As with diff(1) the exit status is 0 when nothing "
+        "differs, 1 when something does, and 2 when there was an error.",
         examples="""
 widsindex diff old.json new.json
 widsindex diff train.json small.json --json

@@ -26,8 +26,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "export",
         run,
         title="write the index files of DALI or Energon",
-        description="Write what other tools want to find beside the shards: an .idx for each, which DALI's "
-        "fn.readers.webdataset takes as index_paths; or .nv-meta and .tar.idx, so that Energon opens the folder.",
+        description="Write the index files that other tools need: an .idx for each shard, which DALI's fn.readers.webdataset "
+        "takes as index_paths; or .nv-meta and .tar.idx beside the shards, with which Energon opens the folder.",
         examples="""
 widsindex export train.json --to dali -o idx/
 widsindex export train=train.json val=val.json --to energon
@@ -36,7 +36,7 @@ widsindex export train=train.json val=val.json --to energon
     parser.add_argument(
         "files", nargs="+", metavar="[SPLIT=]FILE", help="descriptors, folders or patterns (train=FILE)"
     )
-    parser.add_argument("--to", choices=("dali", "energon"), required=True, help="whose files to write")
+    parser.add_argument("--to", choices=("dali", "energon"), required=True, help="which tool's files to write")
     parser.add_argument("-o", "--output", metavar="DIR", help="folder to write to (that of the shards)")
     add_workers(parser)
 
@@ -65,7 +65,7 @@ def _export(
     storage: Storage,
     executor: Executor | None,
 ) -> str:
-    """Write the files; return what to say of them."""
+    """Write the files; return the line to print."""
     from wids.tools.export import export_dali, export_energon
 
     if to == "dali":

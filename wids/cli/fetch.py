@@ -24,20 +24,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "fetch",
         run,
         title="fetch shards into the disk cache",
-        description="Fetch the shards of a dataset into the disk cache, as many as it may hold, so that a training finds "
-        "them there. Local ones that are read in place need no fetching.",
+        description="Fetch the shards of a dataset into the disk cache, as many as it may hold, so that they are there when "
+        "training starts. Local shards are read in place and need no fetching.",
         examples="""
 widsindex fetch train.json
 widsindex fetch train.json --shards 0-99 --cache-dir /scratch/wids
 """,
     )
     parser.add_argument("file", help="descriptor, folder, pattern or shard; - for a descriptor on stdin")
-    parser.add_argument("--shards", metavar="A-B", help="the first and the last, counted from 0; or one (all)")
+    parser.add_argument("--shards", metavar="A-B", help="first and last shard, counted from 0; or a single one (all)")
     add_cache_dir(parser)
     parser.add_argument(
         "--cache-size", metavar="SIZE", help="bytes, or 200GB ($WIDS_CACHE_SIZE, or half of what is free)"
     )
-    parser.add_argument("-w", "--workers", type=int, default=4, help="shards that are fetched at once (%(default)s)")
+    parser.add_argument("-w", "--workers", type=int, default=4, help="shards fetched at the same time (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -74,11 +74,11 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(errors))
 
 
-def choose(text: str, number: int) -> slice:
-    """Return which of so many shards `A-B` or `A` means.
+def choose(text: str, num_shards: int) -> slice:
+    """Return which of `num_shards` shards `A-B` or `A` means.
 
     Raises:
-        ValueError: It is neither, or there are not so many.
+        ValueError: `text` is neither of the two, or names shards beyond the last one.
 
     Examples:
         >>> choose("3-5", 10), choose("9", 10)
@@ -88,8 +88,8 @@ def choose(text: str, number: int) -> slice:
     if match is None:
         raise ValueError(f"--shards is {text!r}; it must be two numbers such as 0-99, or one")
     first, last = int(match[1]), int(match[2] or match[1])
-    if not first <= last < number:
-        raise ValueError(f"--shards is {text!r}, but the shards are 0-{number - 1}")
+    if not first <= last < num_shards:
+        raise ValueError(f"--shards is {text!r}, but the shards are 0-{num_shards - 1}")
     return slice(first, last + 1)
 
 

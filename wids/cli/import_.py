@@ -1,4 +1,4 @@
-"""`widsindex import`: a folder as another tool left it to a descriptor."""
+"""`widsindex import`: a folder that another tool made, to a descriptor."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         commands,
         "import",
         run,
-        title="make a descriptor of a folder that another tool left",
-        description="Make a descriptor of a folder as img2dataset, Energon (.nv-meta), DALI (.idx) or a Hugging Face "
-        "repository left it. Counts that stand in the folder are taken over and compared when a shard is first read; others "
-        "are made. Images in folders of classes are written to shards beside the descriptor first.",
+        title="describe a folder that another tool made",
+        description="Write the descriptor of a folder made by img2dataset, Energon (.nv-meta) or DALI (.idx), or of a Hugging "
+        "Face repository. Sample counts found in the folder are used, and compared when a shard is first read; missing ones "
+        "are counted. Images in one folder per class are first packed into shards beside the descriptor.",
         examples="""
 widsindex import laion/ -o train.json
 widsindex import prepared/ --split val -o val.json
@@ -41,12 +41,12 @@ widsindex import imagenet/ --split train --seed 0 -o shards/train.json
     parser.add_argument("folder", help="path or URL of the folder")
     parser.add_argument("-o", "--output", default="shardindex.json", help="descriptor to write (%(default)s)")
     parser.add_argument("-n", "--name", help="name of the dataset (the split's, or the folder's)")
-    parser.add_argument("-s", "--split", help="which split, where there are several")
-    parser.add_argument("--format", choices=_NAMES, help="what to take the folder for (what it looks like)")
-    images = parser.add_argument_group("of images")
+    parser.add_argument("-s", "--split", help="which split, if there are several")
+    parser.add_argument("--format", choices=_NAMES, help="what kind of folder it is (told from its files)")
+    images = parser.add_argument_group("folders of images")
     images.add_argument("--shard-size", metavar="SIZE", help="most bytes of a shard, or 500MB (1GB)")
-    images.add_argument("--seed", type=int, help="write them in a random order that this number decides (by class)")
-    images.add_argument("--resume", action="store_true", help="go on behind the shards that are there")
+    images.add_argument("--seed", type=int, help="write them in random order, seeded with this number (by class)")
+    images.add_argument("--resume", action="store_true", help="continue after the shards that are there")
     add_workers(parser, "count samples")
 
 

@@ -29,9 +29,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "info",
         run,
         title="show what descriptors say, and statistics of the fields",
-        description="Show what descriptors say. No shard is read for that; --fields reads the shards' indexes, and shows for each "
-        "field how many samples have it, how many bytes, the least, the median and the most, and how the sizes are "
-        "spread between those two, on a scale of logarithms.",
+        description="Show what descriptors say, without reading any shard. --fields reads the shards' indexes, and shows for each "
+        "field how many samples have it, the sum, minimum, median and maximum of its sizes, and their histogram on a "
+        "logarithmic scale.",
         examples="""
 widsindex info train.json
 widsindex info --fields train.json
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _read(shards: Any, with_fields: bool) -> tuple[Descriptor, Mapping[str, Sizes] | None]:
-    """Return what a descriptor says, and the sizes of the fields where they are asked for."""
+    """Return a descriptor, and the sizes of its fields where they are asked for."""
     if not with_fields:
         storage = Storage()
         return load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder), None
@@ -162,11 +162,11 @@ def _print_fields(fields: Mapping[str, Sizes]) -> None:
 
 
 def draw(counts: list[int], bars: str = _BARS) -> str:
-    """Return bars, one character each; any that is above 0 is seen.
+    """Return a bar for each count, one character wide; a count above 0 is never blank.
 
     Args:
         counts: At least one is above 0.
-        bars: Characters from none to most.
+        bars: Characters by height, the first for 0.
 
     Examples:
         >>> draw([8, 4, 0, 1])
@@ -177,7 +177,7 @@ def draw(counts: list[int], bars: str = _BARS) -> str:
 
 
 def _bars_of_stdout() -> str:
-    """Return the bars that the output's encoding has."""
+    """Return bars that the output's encoding can show."""
     try:
         _BARS.encode(sys.stdout.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
@@ -190,6 +190,6 @@ def _print_columns(*values: object) -> None:
 
 
 def _total(shards: list[dict[str, Any]], name: str) -> int | None:
-    """Return a sum over all shards, None when one of them does not say."""
+    """Return the sum over all shards; None when it is unknown for one of them."""
     values = [shard.get(name) for shard in shards]
     return None if None in values else sum(value for value in values if value is not None)

@@ -1,4 +1,4 @@
-"""What comes on stdin, where a command is given `-`: names, a descriptor, or a shard."""
+"""What a command reads from stdin when it is given `-`: names, a descriptor, or a shard."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def data_set(name: str) -> Iterator[Any]:
-    """Give what `name` stands for, as data sets are opened by it, for a block.
+    """Yield what a dataset is opened by: `name` itself, or what `-` stands for.
 
-    `-` is stdin: an open file where that has a descriptor, and a file's path where it has a shard, which is unpacked there
-    until the block ends, because samples are read in any order. Either is shown as `-`, then and later.
+    A descriptor on stdin is yielded as an open file. A shard is written to a temporary file, unpacked and removed after the
+    block, because samples are read in any order; its path is yielded. Both are shown to the user as `-`, then and later.
     """
     if name != "-":
         yield name
@@ -40,16 +40,16 @@ def data_set(name: str) -> Iterator[Any]:
 
 
 def expand_names(given: list[str]) -> list[str]:
-    """Return names with those that stdin has, one a line, in place of each `-`."""
+    """Return names, with those that stdin lists, one a line, in place of each `-`."""
     return [name for one in given for name in (_read_names() if one == "-" else [one])]
 
 
 def _read_names() -> list[str]:
-    # Names are whatever bytes the shards and the system have; editors of Windows end lines with \r\n.
+    # Names may be any bytes that shards and file systems hold; editors on Windows end lines with \r\n.
     lines = (os.fsdecode(line.rstrip(b"\r")) for line in without_mark(sys.stdin.buffer.read()).split(b"\n"))
     return [line for line in lines if line.strip()]
 
 
 def without_mark(text: bytes) -> bytes:
-    """Return a text without the mark that editors of Windows begin a file with."""
+    """Return a text without the byte order mark with which editors on Windows begin a file."""
     return text.removeprefix(BOM_UTF8)

@@ -1,4 +1,4 @@
-"""`widsindex ls`: keys and fields of a data set."""
+"""`widsindex ls`: keys and fields of a dataset."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "ls",
         run,
         title="list samples: keys, fields and sizes",
-        description="List the samples of a data set: index, key, bytes, and the bytes of each field. On a terminal lines are cut "
-        "at its width; elsewhere whole values stand between tabs. Only indexes and headers are read.",
+        description="List the samples of a dataset: index, key, size, and the size of each field. On a terminal, lines are cut at "
+        "its width; elsewhere values are whole and separated by tabs. Only indexes and headers are read.",
         examples="""
 widsindex ls train.json
 widsindex ls train.json --keys 'n01*' --shard 0-9

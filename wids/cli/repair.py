@@ -18,10 +18,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         commands,
         "repair",
         run,
-        title="fetch damaged cached shards again, name what is damaged in local ones",
-        description="Compare cached shards with what the descriptor and its index pack say of them, and fetch those again "
-        "that are damaged. Local shards are never changed; their damaged members are named. The exit status is 1 when "
-        "something is damaged that could not be mended.",
+        title="fetch damaged cached shards again, report damage in local ones",
+        description="Compare cached shards with what the descriptor and its index pack say of them, and fetch damaged ones "
+        "again. Local shards are never changed; their damaged members are listed. The exit status is 1 when something "
+        "is damaged that could not be mended.",
         examples="""
 widsindex repair train.json
 widsindex repair train.json --cache-dir cache --workers 8

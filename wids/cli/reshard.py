@@ -22,8 +22,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "reshard",
         run,
         title="write shards of another size, order or subset",
-        description="Copy the samples of a data set into new shards, with a descriptor and an index pack beside them. The "
-        "bytes of their members stay as they are. A shard appears only whole; what was stopped goes on with --resume.",
+        description="Copy the samples of a dataset into new shards, with a descriptor and an index pack beside them. The bytes "
+        "of their members stay as they are. A shard appears only when it is whole; --resume continues an interrupted run.",
         examples="""
 widsindex reshard train.json -o new/train-%06d.tar --max-bytes 1GB
 widsindex reshard train.json -o new/train-%06d.tar --shuffle --seed 1 -w 8
@@ -41,15 +41,15 @@ cut -f1 good.tsv | widsindex reshard train.json -o ok/ok-%05d.tar --keys -
     size.add_argument("--max-samples", metavar="N", type=int, help="most samples")
     size.add_argument("--max-bytes", metavar="SIZE", help="most bytes, uncompressed, or 500MB")
     what = parser.add_argument_group("which samples, in which order (all, in theirs)")
-    what.add_argument("--samples", metavar="A-B", help="the first and the last index, counted from 0")
+    what.add_argument("--samples", metavar="A-B", help="first and last index, counted from 0")
     what.add_argument("--keys", metavar="FILE", help="only the keys in it, one per line; - for stdin")
     what.add_argument("--fields", metavar="A,B", help="only these fields of each")
     what.add_argument("--shuffle", action="store_true", help="in random order")
     what.add_argument("--seed", type=int, help="of the random order (0)")
     there = parser.add_mutually_exclusive_group()
-    there.add_argument("--resume", action="store_true", help="keep new shards that an earlier run has written")
+    there.add_argument("--resume", action="store_true", help="keep the new shards that an earlier run wrote")
     there.add_argument("--overwrite", action="store_true", help="replace shards of these names")
-    parser.add_argument("--md5", action="store_true", help="say the MD5 of each new shard in the descriptor")
+    parser.add_argument("--md5", action="store_true", help="record the MD5 of each new shard in the descriptor")
     add_workers(parser, "write shards")
 
 
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     if options.seed is not None and not options.shuffle:
         raise ValueError("--seed decides the order of --shuffle; give both")
     if options.file == "-" and options.keys == "-":
-        raise ValueError("- stands for the data set and for keys; stdin can be only one of them")
+        raise ValueError("- stands for the dataset and for keys; stdin can be only one of them")
     samples = None if options.samples is None else _read_range(options.samples)
     keys = None if options.keys is None else _read_keys(options.keys)
     with data_set(options.file) as shards, workers(options.workers) as executor:
@@ -97,5 +97,5 @@ def _read_keys(name: str) -> list[str]:
     from wids.cli.inputs import without_mark
 
     file = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    # Keys are whatever bytes the shards have.
+    # Keys may be any bytes, as in the shards.
     return [line.decode("utf-8", "surrogateescape") for line in without_mark(file).splitlines() if line]

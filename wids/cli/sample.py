@@ -1,4 +1,4 @@
-"""`widsindex sample`: one sample of a dataset, on the screen or as files."""
+"""`widsindex sample`: one sample of a dataset, printed or saved as files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TITLES = 31
-"""Columns before a value."""
+"""Columns of the screen before a value."""
 _WIDTH = 100
+"""Columns of a value where there is no terminal."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,7 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "sample",
         run,
         title="show one sample",
-        description="Show one sample: its fields, their sizes and values; the stored bytes where one cannot be decoded.",
+        description="Show one sample: its fields, their sizes and their values, or the stored bytes if a field cannot be decoded.",
         examples="""
 widsindex sample train.json 1900
 widsindex sample train.json -- -1
@@ -35,7 +36,7 @@ widsindex sample train.json 000000-0003 --save out/
     )
     add_data_set(parser)
     parser.add_argument(
-        "sample", nargs="?", default="0", help="its index, from 0, or its key, which is no plain number (%(default)s)"
+        "sample", nargs="?", default="0", help="its index from 0, or a key that is not a plain number (%(default)s)"
     )
     parser.add_argument("-c", "--cat", metavar="FIELD", help="write this field's bytes to stdout")
     parser.add_argument("-r", "--raw", action="store_true", help="show the fields' bytes, not their decoded values")

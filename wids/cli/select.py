@@ -19,10 +19,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "select",
         run,
         title="choose samples by their columns",
-        description="Write a descriptor of the samples for which a condition over the columns is true. It names them by "
-        "number and the same shards: nothing is copied, and no sample is read. The condition is made of columns, numbers, "
-        "text, + - * / // %, comparisons, in, is None, and, or, not, abs, len, max and min; comparisons with missing "
-        "values are false.",
+        description="Write a descriptor of the samples for which a condition over the columns is true. It lists their indices "
+        "and the same shards: nothing is copied, and no sample is read. The condition is made of columns, numbers, text, "
+        "+ - * / // %, comparisons, in, is None, and, or, not, abs, len, max and min; comparisons with missing values are "
+        "false.",
         examples="""
 widsindex select train.json --where 'width >= 512' -o large.json
 widsindex select train.json --where "lang in ['en', 'de']" -o en-de.json
@@ -35,7 +35,7 @@ widsindex select train.json --where "lang in ['en', 'de']" -o en-de.json
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write a selection, and say how much it is."""
+    """Write a selection, and print its size."""
     from wids.dataset import ShardListDataset
     from wids.tools import write_selection
 

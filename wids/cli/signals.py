@@ -1,4 +1,4 @@
-"""Signals that end the program to exceptions, so that it removes on its way out what it had half written."""
+"""Signals that end the program to exceptions, so that half-written files are removed on the way out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, `kill`, and a terminal that is closed."""
+"""Sent by Ctrl-C, by `kill`, and when the terminal is closed."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -20,8 +20,8 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def raising() -> Iterator[None]:
-    """Have signals raise `Terminated` in a block that would end the program without another word."""
-    if threading.current_thread() is not threading.main_thread():  # which alone has signals
+    """Raise `Terminated` in a block for signals that would otherwise end the program at once."""
+    if threading.current_thread() is not threading.main_thread():  # the only one that may set handlers
         yield
         return
     handlers = _handlers()
@@ -36,7 +36,7 @@ def raising() -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Have signals do what they do behind a block, and not in it."""
+    """Deliver the signals that arrive during a block at its end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -54,9 +54,9 @@ def held_back() -> Iterator[None]:
 
 
 def disregard() -> None:
-    """Have further signals do nothing: they would cut short what the first one has begun."""
+    """Ignore further signals: they would cut short the clean-up that the first one began."""
     for number in ENDING:
-        # Not SIG_IGN, under which Python complains of one that has come already.
+        # Not SIG_IGN: Python complains about a signal that arrived before, when it finds no handler to call.
         signal.signal(number, lambda *_: None)
 
 
@@ -66,7 +66,7 @@ def _raise(number: int, _: object) -> None:
 
 
 def _handlers() -> dict[int, Any]:
-    """Return who handles the signals, where that is known."""
+    """Return the handlers of the signals, but for those that were not set from Python."""
     handlers = {number: signal.getsignal(number) for number in ENDING}
     return {number: handler for number, handler in handlers.items() if handler is not None}
 

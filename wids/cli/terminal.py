@@ -1,7 +1,7 @@
 """Text to what a terminal may show: escaped, within its width, and in colour where that is wanted.
 
-A terminal gets columns that line up within its width; whatever else reads the output gets whole values between tabs. Colours
-are for terminals alone, and not for those where `$NO_COLOR` is set (https://no-color.org) or `$TERM` is `dumb`.
+A terminal gets columns aligned within its width; any other reader of the output gets whole values separated by tabs. Colours
+are for terminals only, unless `$NO_COLOR` is set (https://no-color.org) or `$TERM` is `dumb`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Colour = Literal["bold", "dim", "red", "yellow"]
 _CODES = {"bold": 1, "dim": 2, "red": 31, "yellow": 33}
 _GAP = "  "
 _WIDEST_SHARE = 0.5
-"""Of the terminal's width that a column takes before the last one; a longer value is cut."""
+"""The most that a column takes of the terminal's width, but for the last one; a longer value is cut."""
 _MEASURED_ROWS = 500
-"""Of a table, from which the widths of its columns are taken; what comes later and is wider is cut."""
+"""Rows of a table that decide how wide its columns are; a wider value that comes later is cut."""
 _shown_as: dict[str, str] = {}
-"""By the name of a file, what it is shown as."""
+"""What a file is shown as, by its path."""
 
 
 def printable(text: str) -> str:
-    r"""Return `text` with what would move the cursor, change colours or cannot be encoded as escapes.
+    r"""Return `text` with escapes for what would move the cursor, change colours or cannot be encoded.
 
     Examples:
         >>> print(printable("a\x1b[31mb\udc80 日本"))
@@ -42,12 +42,12 @@ def printable(text: str) -> str:
 
 
 def show_as(path: str, name: str) -> None:
-    """Have a file be shown by the name that the user knows it by."""
+    """Show a file, from now on, by the name that the user knows it by."""
     _shown_as[path] = name
 
 
 def rename(text: str) -> str:
-    """Return `text` with the names of files as the user knows them; all that is shown goes through it."""
+    """Return `text` with files called as the user knows them; all that is shown goes through this function."""
     for path, name in _shown_as.items():
         text = text.replace(path, name)
     return text
@@ -64,14 +64,14 @@ def terminal_width() -> int | None:
 
 
 def paint(text: str, colour: Colour) -> str:
-    """Return `text` in a colour, where the output is shown in colours."""
+    """Return `text` in a colour if the output has colours."""
     if not is_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns a printable text takes.
+    """Return how many columns of a terminal a printable text takes.
 
     Examples:
         >>> columns_of("abc"), columns_of("日本"), columns_of("e\u0301")
@@ -85,7 +85,7 @@ def columns_of(text: str) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return a printable text cut to so many columns, with an ellipsis where anything was cut off.
+    """Return a printable text cut to `width` columns, with an ellipsis if anything was cut off.
 
     Examples:
         >>> shorten("abcdef", 4), shorten("abcd", 4)
@@ -102,9 +102,9 @@ def shorten(text: str, width: int) -> str:
 
 
 def fold(text: str, indent: int = 4) -> str:
-    """Return a sentence as printable lines that fit behind so many columns of the terminal; one line where there is none.
+    """Return a sentence as printable lines that fit a terminal, `indent` columns free at the left; one line where there is none.
 
-    A word that is longer than a line, a path for one, is left whole.
+    A word that is longer than a line, such as a path, is left whole.
     """
     text = printable(text)
     width = terminal_width()
@@ -121,16 +121,16 @@ def fold(text: str, indent: int = 4) -> str:
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print rows under titles: aligned within a terminal's width, else with tabs between whole values.
+    """Print rows under titles: aligned within a terminal's width, else as whole values separated by tabs.
 
     Args:
-        titles: Of the columns.
+        titles: One for each column.
         rows: Printed as they come, once the widths are known.
-        right: Titles of the columns that are aligned at their right.
+        right: Titles of the columns that are aligned to the right.
     """
     width = terminal_width()
     rows = ([printable(value) for value in row] for row in rows)
-    # Titles come once there is a row, so that what fails before prints nothing.
+    # Titles wait for the first row, so that a failure before it prints nothing.
     first = list(islice(rows, 1 if width is None else _MEASURED_ROWS))
     if width is None:
         for row in chain([titles], first, rows):

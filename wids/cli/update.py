@@ -29,7 +29,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "update",
         run,
         title="change a descriptor",
-        description="Change what is asked for in a descriptor, and nothing else; the old one is kept with .bak added.",
+        description="Change what is asked for in a descriptor, and nothing else. The old one is kept as NAME.bak.",
         examples="""
 widsindex update train.json --recount
 widsindex update train.json -n train -b https://example.org/shards
@@ -43,11 +43,11 @@ widsindex update train.json -n train -b https://example.org/shards
         "-B", "--rebase", action="store_true", help="move the folder that all shards share into the base"
     )
     folder = parser.add_mutually_exclusive_group()
-    folder.add_argument("-d", "--dir", help="put all shards into this folder")
-    folder.add_argument("-D", "--nodir", action="store_true", help="take the folders off the shards' URLs")
+    folder.add_argument("-d", "--dir", help="replace the folders of the shards' URLs by this one")
+    folder.add_argument("-D", "--nodir", action="store_true", help="remove the folders from the shards' URLs")
     keep = parser.add_mutually_exclusive_group()
-    keep.add_argument("-k", "--keep", action="store_true", default=None, help="mark the shards to be kept in caches")
-    keep.add_argument("-K", "--nokeep", action="store_false", dest="keep", default=None, help="take that mark away")
+    keep.add_argument("-k", "--keep", action="store_true", default=None, help="mark the shards as to be kept in caches")
+    keep.add_argument("-K", "--nokeep", action="store_false", dest="keep", default=None, help="remove that mark")
     parser.add_argument(
         "--recount",
         action="store_true",
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
 
     storage = Storage()
     path = Path(options.file)
-    load_descriptor(path, fetch=storage.read)  # so that nothing is changed in what is no descriptor
+    load_descriptor(path, fetch=storage.read)  # raises for what is no descriptor, before anything is changed
     before = path.read_bytes()
     try:
         content: dict[str, Any] = orjson.loads(before)
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
         with workers(options.workers) as executor:
             _recount(content, path, storage, executor)
     if content == orjson.loads(before):
-        return  # and the .bak is still what was there before the last change
+        return  # the .bak stays what was there before the last change
     with writing(path.with_name(f"{path.name}.bak")) as file:
         file.write(before)
     write_json(path, content)

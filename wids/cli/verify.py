@@ -1,4 +1,4 @@
-"""`widsindex verify`: what is wrong with a data set."""
+"""`widsindex verify`: what is wrong with a dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _COLUMNS_BEFORE_SHARD = 8 + 1 + 17 + 1
 _LEAST_COLUMNS = 30
-"""That a message takes beside the rest; with fewer it goes below."""
+"""The least room for a message beside the other columns; with less it goes on a line of its own."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,8 +32,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "verify",
         run,
         title="check shards against their descriptor",
-        description="Read descriptor and shards whole, and list what is wrong. The exit status is 1 when anything is an "
-        "error, with --strict also when anything is a warning.",
+        description="Read the descriptor and all of its shards, and list what is wrong. The exit status is 1 when there is an "
+        "error, and with --strict also when there is a warning.",
         more=f"what is found:\n{kinds}\n",
         examples="""
 widsindex verify train.json --workers 8
@@ -42,7 +42,7 @@ widsindex verify train.json --json --strict
     )
     add_data_set(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings, too")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
     add_workers(parser)
 
 
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_findings(findings: list[Finding]) -> None:
-    """Print each in columns; what is wrong comes below where a terminal has no room for it beside the rest."""
+    """Print findings in columns; a message goes below where a terminal has no room for it beside the rest."""
     shards = [printable(finding.shard) for finding in findings]
     width = max(map(columns_of, shards), default=0)
     beside = _COLUMNS_BEFORE_SHARD + width + 2

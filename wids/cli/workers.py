@@ -1,4 +1,4 @@
-"""Processes that read shards for a command, and end with it."""
+"""Processes that do a command's work on shards, and end when it does."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_SECONDS_TO_END = 5.0
-"""After which a process whose parent is gone ends without tidying up."""
+"""After this, a process whose parent is gone ends without cleaning up."""
 
 
 @contextmanager
 def workers(number: int) -> Iterator[Executor | None]:
-    """Run a block with an executor of so many processes; None for a single one, which is this one.
+    """Yield an executor of `number` processes; None for 1, where this process does the work.
 
     Raises:
         ValueError: `number` is below 1.
@@ -46,7 +46,7 @@ def workers(number: int) -> Iterator[Executor | None]:
                 "a process that read shards was ended from outside, for want of memory perhaps; give fewer --workers"
             ) from error
         except KeyboardInterrupt:
-            # A signal to this process alone; leaving the block would wait for what the others are at.
+            # The signal may have come to this process alone; leaving the block would wait for the others to finish their work.
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
@@ -54,7 +54,7 @@ def workers(number: int) -> Iterator[Executor | None]:
 
 @contextmanager
 def _silence_about_cancelled() -> Iterator[None]:
-    """Say nothing of what a pool's thread raises where work was cancelled before its processes were found to be gone."""
+    """Hide what a pool's own thread raises when its processes die and it finds their work cancelled."""
     before = threading.excepthook
 
     def hook(raised: threading.ExceptHookArgs) -> None:
@@ -69,19 +69,19 @@ def _silence_about_cancelled() -> Iterator[None]:
 
 
 class _Executor(ProcessPoolExecutor):
-    """A pool whose processes tidy up what they are at when a signal ends them."""
+    """A pool whose processes clean up after the work that a signal ends."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         return super().submit(_work, fn, *args, **kwargs)
 
 
 class _Process(SpawnProcess):
-    """A process to which Ctrl-C comes only when it knows what to do with it."""
+    """A process that gets Ctrl-C only once it has a handler for it."""
 
     def start(self) -> None:
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which the new process inherits
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the new process inherits it
         try:
-            with held_back():  # one that is told only half of what to do would complain
+            with held_back():  # a process that got only half of its instructions would print a traceback
                 super().start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -92,7 +92,7 @@ class _Context(SpawnContext):
 
 
 class _Ended(SystemExit):
-    """A signal ends this process, which is one of the pool's."""
+    """A signal ends this process of the pool."""
 
 
 def _set_up_worker() -> None:
@@ -110,7 +110,7 @@ def _end(number: int, _: object) -> None:
 
 
 def _work(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Call a function; end with it where a signal has ended that, which the pool would take for its result."""
+    """Call a function; if a signal ends it, end the process too: the pool would take the exception for a result."""
     try:
         return function(*args, **kwargs)
     except _Ended as ended:
@@ -118,7 +118,7 @@ def _work(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 def _end_with_parent() -> None:
-    """Wait until the process that started this one is gone; the pool's own pipes never say so, as its workers hold both ends."""
+    """End this process when the one that started it is gone; the pool's pipes never tell, as the workers hold both ends."""
     parent = multiprocessing.parent_process()
     main = threading.main_thread().ident
     if parent is not None and main is not None:

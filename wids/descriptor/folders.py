@@ -1,7 +1,7 @@
 """A folder to the shards in it, and to the splits that whoever wrote it made of them.
 
 What a folder is shows in what lies in it: `.nv-meta/` is Energon's, a README.md with a YAML header makes it a Hugging Face
-data set repository; all others are folders of tars. How many samples each shard has may stand in small files
+dataset repository; all others are folders of tars. How many samples each shard has may stand in small files
 beside the shards (`wids.descriptor.counts`). Nothing here opens a shard.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     there is no such folder."""
 
 KINDS = ("energon", "huggingface", "tars")
-"""What a folder of shards can be: prepared for Energon, a Hugging Face data set repository, or just that."""
+"""What a folder of shards can be: prepared for Energon, a Hugging Face dataset repository, or just that."""
 
 _DESCRIBING = frozenset([".nv-meta/", "README.md"])
 _NO_FOLDER = re.compile(r"^(https?|pipe):|\.json$|[{}*?\[\]]", re.IGNORECASE)

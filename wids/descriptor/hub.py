@@ -1,4 +1,4 @@
-"""A folder as a Hugging Face data set repository in WebDataset layout, to its splits.
+"""A folder as a Hugging Face dataset repository in WebDataset layout, to its splits.
 
 README.md may say in the YAML block at its top which files make which split:
 
@@ -53,7 +53,7 @@ def read_layout(folder: Folder, kind: str | None = None) -> Layout:
     said = None if kind == "tars" else _read_front_matter(folder)
     if said is None and kind is None:
         kind = "huggingface" if folder.location.startswith("hf://") else "tars"
-    if kind == "tars" and folder.tars:  # those in folders below are other data sets
+    if kind == "tars" and folder.tars:  # those in folders below are other datasets
         return Layout("tars", split_by_names(folder.tars), undivided=folder.tars)
     names = folder.tars_below
     configs = (said or {}).get("configs")

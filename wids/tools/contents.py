@@ -1,4 +1,4 @@
-"""A data set to the names, places and sizes of its samples, in order; nothing is decoded. Of a selection, to those it selects.
+"""A dataset to the names, places and sizes of its samples, in order; nothing is decoded. Of a selection, to those it selects.
 
 Samples are named as people name them: `17` and `-1` by index, anything else by key; `000017` is a key.
 """
@@ -43,7 +43,7 @@ class Row:
     """One sample."""
 
     index: int
-    """In the data set."""
+    """In the dataset."""
     key: str
     shard: int
     """Number of its shard."""
@@ -64,7 +64,7 @@ def index_in(name: str) -> int | None:
 
 
 class Contents:
-    """The samples of a data set; shards are opened as they are come to, remote ones by ranges.
+    """The samples of a dataset; shards are opened as they are come to, remote ones by ranges.
 
     Args:
         shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, a shard, …

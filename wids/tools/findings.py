@@ -27,12 +27,12 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "too-many-samples": ("warning", "it has more samples than the descriptor says; the rest is left out"),
     "index-unused": ("warning", "the index pack cannot be used for the shard, which is indexed anew"),
     "scattered-key": ("warning", "a key comes again later in the shard: samples torn apart"),
-    "repeated-key": ("warning", "a key is in two shards of the data set"),
+    "repeated-key": ("warning", "a key is in two shards of the dataset"),
     "no-field": ("warning", "a file without an extension, which belongs to no sample"),
     "apple-double": ("warning", "a ._ file of macOS, which belongs to no sample"),
     "no-end-blocks": ("warning", "the archive's end is missing; it may have been cut between two members"),
     "bytes-after-end": ("warning", "bytes follow the end of the archive and are not read"),
-    "other-fields": ("warning", "samples have another set of fields than most in the data set"),
+    "other-fields": ("warning", "samples have another set of fields than most in the dataset"),
 }
 """By kind: severity, and what it means."""
 

@@ -36,7 +36,7 @@ class Repair:
 def repair(
     shards: Any, *, executor: Executor | None = None, progress: bool = False, storage: Storage | None = None
 ) -> list[Repair]:
-    """Check the cached copies of a data set and fetch the damaged ones again; check local shards where they lie.
+    """Check the cached copies of a dataset and fetch the damaged ones again; check local shards where they lie.
 
     What is compared is what the descriptor says (counts, `filesize`, `md5sum`) and what an index pack with checksums says
     of each member. A shard that is not in the cache is not fetched.

@@ -78,9 +78,9 @@ def reshard(
     storage: Storage | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Resharded:
-    """Write the samples of a data set into new shards, with a descriptor and an index pack beside them.
+    """Write the samples of a dataset into new shards, with a descriptor and an index pack beside them.
 
-    What the descriptor of the data set says besides, such as its classes, the new one says too; but not its columns.
+    What the descriptor of the dataset says besides, such as its classes, the new one says too; but not its columns.
 
     Of two samples with one key that come to follow each other, the second begins a new shard: in one they would be read
     back as one sample.
@@ -93,8 +93,8 @@ def reshard(
         max_bytes: Most bytes of a shard, uncompressed, or `"500MB"`. Without any limit, a shard has 1 GB.
         shuffle: In random order, the one of `random.Random(seed).shuffle`.
         seed: Of the order.
-        samples: Only those with these indices in the data set, a range of step 1.
-        keys: Only those with these keys, in the order of the data set.
+        samples: Only those with these indices in the dataset, a range of step 1.
+        keys: Only those with these keys, in the order of the dataset.
         fields: Only these fields, as `"jpg"` or `".jpg"`.
         md5: Say the MD5 of each shard in the descriptor.
         resume: Keep new shards that are there from an earlier run of the same, and write the others.

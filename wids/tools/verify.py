@@ -1,4 +1,4 @@
-"""A data set to what is wrong with it: each shard by itself, then keys and fields across all of them.
+"""A dataset to what is wrong with it: each shard by itself, then keys and fields across all of them.
 
 Between shards, a key is 8 bytes: its hash. Those that are equal only say where to look; keys are read again before two
 are called the same.
@@ -32,7 +32,7 @@ _MOST_REPEATED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found in a data set."""
+    """What was found in a dataset."""
 
     num_shards: int
     """Shards that the descriptor names."""
@@ -49,7 +49,7 @@ class Verification:
 def verify(
     shards: Any, *, executor: Executor | None = None, progress: bool = False, storage: Storage | None = None
 ) -> Verification:
-    """Read a data set whole and return what is wrong with it.
+    """Read a dataset whole and return what is wrong with it.
 
     Args:
         shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, …
@@ -90,7 +90,7 @@ def _compare_fields(reports: Iterable[ShardReport]) -> list[Finding]:
         Finding(
             "other-fields",
             firsts[names][0],
-            f"{counted(count, 'sample of the data set has', 'samples of the data set have')} the fields {' '.join(names)}, most have "
+            f"{counted(count, 'sample of the dataset has', 'samples of the dataset have')} the fields {' '.join(names)}, most have "
             f"{' '.join(usual)}; "
             f"the first is key {firsts[names][1]}",
             count,
@@ -119,7 +119,7 @@ def _compare_keys(
                 if first != number:
                     pairs.setdefault((first, number), []).append(key)
     more = len(repeated) - len(looked_up)
-    note = f"; about {counted(more, 'key more is', 'keys more are')} in several shards of the data set" if more else ""
+    note = f"; about {counted(more, 'key more is', 'keys more are')} in several shards of the dataset" if more else ""
     return [
         Finding(
             "repeated-key",

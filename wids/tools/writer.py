@@ -5,7 +5,7 @@
             writer.write({"__key__": f"{number:09d}", "jpg": image, "cls": label})
 
 A shard is written under a private name, and finished while the next one is written: read back, brought to the disk and
-renamed, each after the one before. So at any moment what is there is whole, and is the beginning of the data set.
+renamed, each after the one before. So at any moment what is there is whole, and is the beginning of the dataset.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ShardWriter:
         align: Each member's bytes begin at a multiple of so many bytes, a power of two up to 64 KiB, for those who map them:
             4096. None for the 512 that tar has.
         index: Write a descriptor and its index pack beside the shards when all are written, named like them; without samples
-            they are those of an empty data set.
+            they are those of an empty dataset.
         facts: What else the descriptor says, such as `{"info": "…", "classes": ["cat", "dog"]}`.
         md5: Say the MD5 of each shard in the descriptor, which takes about as long as writing large samples does; readers
             compare it with `checksum="md5"`. Sizes are said in any case.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _META = ".nv-meta"
 _SKIPPED = re.compile(r"__[^/]*__($|/)")
-"""Keys that Energon takes for data about the data set."""
+"""Keys that Energon takes for data about the dataset."""
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")
 _DATASET = b"__module__: megatron.energon\n__class__: CrudeWebdataset\n"
 _TABLES = """
