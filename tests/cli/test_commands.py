@@ -416,6 +416,37 @@ def test_a_signal_leaves_nothing_half_written(
     assert list((folder / "new").iterdir()) == []
 
 
+def test_a_signal_at_the_moment_when_a_file_is_made_leaves_none(
+    folder: Path, shards: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminate(*_: object) -> None:
+        (made,) = (folder / "new").iterdir()  # there already, and nobody's yet
+        assert made.suffix == ".part"
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(fcntl, "flock", terminate)
+
+    assert run("reshard", shards[0], "-o", "new/a-%d.tar") == (143, "", "widsindex: terminated\n")
+    assert list((folder / "new").iterdir()) == []
+
+
+def test_nor_does_one_to_a_process_of_many(folder: Path) -> None:
+    code = (
+        "import fcntl, pathlib, signal\n"
+        "from wids.cli import workers\n"
+        "from wids.tools.targets import Part\n"
+        "workers._set_up_worker()\n"
+        "fcntl.flock = lambda *_: signal.raise_signal(signal.SIGTERM)\n"
+        "workers._work(Part, pathlib.Path(), 'a-0.tar')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (143, b"")
+    assert list(folder.iterdir()) == []
+
+
 def test_a_process_that_is_killed_is_one_line(shards: list[str]) -> None:
     os.mkfifo("wait.tar")
     process = subprocess.Popen(

@@ -7,6 +7,7 @@ import errno
 import io
 import logging
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,13 @@ from wids.cli.arguments import CommandParser, HelpFormatter
 from wids.cli.signals import Terminated, raising
 from wids.cli.terminal import printable
 from wids.errors import WidsError
+from wids.storage.part_file import remove_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CLOSED_PIPE = 128 + 13
-"""What a shell shows of a program that SIGPIPE ends."""
+_SIGNALLED = 128
+"""A shell adds the signal's number to this for the exit status of a program that a signal ended."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What writing fails with where there is no more room, or the disk is broken."""
 _REMEDIES = {
@@ -68,16 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status: int = options.run(options) or 0
             sys.stdout.flush()
     except BrokenPipeError:
-        return _CLOSED_PIPE  # The reader of our output has gone, and knows.
+        return _SIGNALLED + signal.SIGPIPE  # The reader of our output has gone, and knows.
     except (WidsError, OSError, LookupError, ValueError, ImportError) as error:
         print(f"widsindex: {printable(' '.join(_describe(error).split()))}", file=sys.stderr)
         return int(options.error_status)
-    except Terminated as error:
-        print("widsindex: terminated", file=sys.stderr)
-        return 128 + int(error.args[0])
-    except KeyboardInterrupt:
-        print("widsindex: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        remove_unfinished()
+        is_terminated = isinstance(error, Terminated)
+        print(f"widsindex: {'terminated' if is_terminated else 'interrupted'}", file=sys.stderr)
+        return _SIGNALLED + int(error.args[0] if is_terminated else signal.SIGINT)
     finally:
         _drop_what_cannot_be_written()
     return status

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wids.cli.signals import ENDING, disregard, held_back
 from wids.errors import WidsError
+from wids.storage.part_file import remove_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,6 +115,7 @@ def _work(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     try:
         return function(*args, **kwargs)
     except _Ended as ended:
+        remove_unfinished()
         os._exit(int(str(ended)))
 
 

@@ -29,7 +29,7 @@ _CHECK_EVERY_BYTES = 16 << 20
 
 
 _unfinished: set[Path] = set()
-"""Of this process; what a fork inherited of it belongs to the parent, and is not removed there."""
+"""Paths of this process's unfinished files; what a fork inherited of it belongs to the parent, and is not removed there."""
 
 
 class PartFile:
@@ -49,8 +49,7 @@ class PartFile:
         self._unchecked_bytes = 0
 
     def __enter__(self) -> Self:
-        self._path, descriptor = create_locked(self._folder, self._stem, _PART_SUFFIX)
-        _unfinished.add(self._path)
+        self._path, descriptor = create_unfinished(self._folder, self._stem, _PART_SUFFIX)
         self._file = os.fdopen(descriptor, "wb", buffering=0)
         self._is_published = False
         return self
@@ -58,9 +57,9 @@ class PartFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _unfinished.discard(self._path)
         if not self._is_published:
             self._path.unlink(missing_ok=True)
+        forget_unfinished(self._path)
         with suppress(OSError):  # a file server may refuse it; the file is gone or published by now
             self._file.close()
 
@@ -103,12 +102,25 @@ class PartFile:
         A power failure may take the name, not the content: then the file is fetched again.
         """
         self._path.rename(path)
-        _unfinished.discard(self._path)
+        forget_unfinished(self._path)
         self._is_published = True
 
 
+def create_unfinished(folder: Path, stem: str, suffix: str) -> tuple[Path, int]:
+    """Return what `create_locked` does; `remove_unfinished` removes the file until `forget_unfinished` is called."""
+    return create_locked(folder, stem, suffix, announce=_unfinished.add)
+
+
+def forget_unfinished(path: Path) -> None:
+    """Leave a file to itself, because it is published or removed."""
+    _unfinished.discard(path)
+
+
 def remove_unfinished() -> None:
-    """Remove what threads of this process are writing, because it ends without waiting for them."""
+    """Remove what this process is writing, because it ends: without waiting for its threads, or by a signal.
+
+    A signal may come between the making of a file and the block that would remove it.
+    """
     for path in list(_unfinished):
         with suppress(OSError):
             path.unlink()
@@ -149,10 +161,20 @@ def remove_if_left(path: Path) -> bool:
     return False
 
 
-def create_locked(folder: Path, stem: str, suffix: str) -> tuple[Path, int]:
-    """Return the path and the descriptor of a new file that is locked while this process lives, or holds it open."""
+def create_locked(
+    folder: Path, stem: str, suffix: str, announce: Callable[[Path], object] = lambda _: None
+) -> tuple[Path, int]:
+    """Return the path and the descriptor of a new file that is locked while this process lives, or holds it open.
+
+    Args:
+        folder: Where it is made.
+        stem: Beginning of its name.
+        suffix: End of its name.
+        announce: Called with its path before it is made.
+    """
     while True:
         path = folder / f"{stem}-{secrets.token_hex(8)}{suffix}"
+        announce(path)
         # 0o666 and not mkstemp's 0o600: the umask decides who may read what is published.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         if _lock(descriptor):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from wids.errors import FetchError, redact
 from wids.storage.locations import locate
-from wids.storage.part_file import create_locked, remove_if_left, scratch_path
+from wids.storage.part_file import create_unfinished, forget_unfinished, remove_if_left, scratch_path
 from wids.storage.retry import RetryPolicy, retrying
 from wids.storage.stores import ObjectStores, store_errors
 from wids.tools.files import make_folder
@@ -45,7 +45,7 @@ class Part:
     """A private file that becomes a shard, locked while this process lives, so that leftovers of dead ones are known."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.path, descriptor = create_locked(folder, f"{_PREFIX}{name[:_LONGEST_STEM]}", _SUFFIX)
+        self.path, descriptor = create_unfinished(folder, f"{_PREFIX}{name[:_LONGEST_STEM]}", _SUFFIX)
         self.file = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
         self._process = os.getpid()
         weakref.finalize(self, _let_go, self.path, self.file, self._process)
@@ -56,6 +56,7 @@ class Part:
             _disconnect(self.file)
             return
         self.path.unlink(missing_ok=True)
+        forget_unfinished(self.path)
         with suppress(OSError):  # closing writes what is left, which nobody needs, and the disk may be full
             self.file.close()
 
@@ -168,7 +169,7 @@ class Folder:
         """Bring a part to the disk, and give it its name."""
         os.fsync(part.file.fileno())
         _rename(part.path, self._path / name)
-        part.file.close()
+        part.drop()
 
     def put(self, name: str, write: Callable[[Path], None]) -> None:
         """Have a small file written here; what a killed process leaves of it is known as such."""
