@@ -1,4 +1,4 @@
-"""What a field holds to the bytes of its extension: the mirror of `wids.decode`."""
+"""Values of fields to bytes, by the field's extension: the mirror of `wids.decode`."""
 
 from wids.encode.encoder import Encoder
 

@@ -16,11 +16,11 @@ from wids.decode.tenbin import ALIGNMENT, DTYPES, MAGIC
 
 
 def encode_npy(value: Any, *, allow_pickle: bool) -> bytes:
-    """Return an `.npy` file of an array, or of what numpy makes one of.
+    """Return an `.npy` file of an array, or of anything that numpy makes into one.
 
     Raises:
-        ValueError: It holds Python objects and pickles are not allowed.
-        TypeError: It has a mask.
+        ValueError: The array holds Python objects, and pickles are not allowed.
+        TypeError: The array has a mask.
     """
     array = _to_array(value)
     if array.dtype.hasobject and not allow_pickle:
@@ -31,11 +31,11 @@ def encode_npy(value: Any, *, allow_pickle: bool) -> bytes:
 
 
 def encode_npz(value: Any, *, allow_pickle: bool) -> bytes:
-    """Return an `.npz` file of `{name: array}`; an entry of bytes stays such.
+    """Return an `.npz` file of `{name: array}`; a value of bytes becomes a file of that name.
 
     Raises:
-        TypeError: It is no mapping of names.
-        ValueError: It holds Python objects and pickles are not allowed, or a name would be read back as another.
+        TypeError: The value is no mapping from text.
+        ValueError: An array holds Python objects, and pickles are not allowed; or a name would be read back as another.
     """
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise TypeError(f"it is a {type(value).__name__}; .npz holds a dictionary of names and arrays")
@@ -44,7 +44,7 @@ def encode_npz(value: Any, *, allow_pickle: bool) -> bytes:
         for name, array in value.items():
             if "\0" in name or (isinstance(array, bytes) and name.endswith(".npy")):
                 raise ValueError(f"the name {name!r} would be read back as another; give it another one")
-            # A ZipInfo that is given no time has always the same.
+            # A ZipInfo made without a time has a fixed one, so equal values give equal bytes.
             if isinstance(array, bytes):
                 archive.writestr(zipfile.ZipInfo(name), array)
             else:
@@ -61,10 +61,10 @@ def _to_array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def encode_torch(value: Any, *, allow_pickle: bool) -> bytes:
-    """Return what `torch.save` writes; without `allow_pickle` only what is read back without it.
+    """Return what `torch.save` writes; without `allow_pickle`, only what can be read back without it.
 
     Raises:
-        ValueError: It is more than tensors and plain containers, and pickles are not allowed.
+        ValueError: The value holds more than tensors and plain containers, and pickles are not allowed.
     """
     torch = require("torch", "torch")
     file = io.BytesIO()
@@ -92,8 +92,8 @@ def encode_safetensors(value: Any) -> bytes:
     """Return a safetensors file of `{name: tensor}`.
 
     Raises:
-        TypeError: It is something else.
-        ValueError: A tensor is none that the format has.
+        TypeError: The value is no such mapping.
+        ValueError: The format has no such tensor.
     """
     torch = require("torch", "torch")
     others = [one for one in value.values() if not torch.is_tensor(one)] if isinstance(value, Mapping) else [value]
@@ -106,10 +106,10 @@ def encode_safetensors(value: Any) -> bytes:
 
 
 def encode_tenbin(value: Any) -> bytes:
-    """Return a `.ten` file of a list of arrays, or of one (see `wids.decode.tenbin`).
+    """Return a `.ten` file of a list of arrays, or of a single one (see `wids.decode.tenbin`).
 
     Raises:
-        ValueError: An array's dtype is none that the format has.
+        ValueError: The format does not have an array's dtype.
     """
     arrays = value if isinstance(value, (list, tuple)) else [value]
     return b"".join(chunk for array in arrays for chunk in _tenbin_chunks(_to_array(array)))

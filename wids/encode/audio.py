@@ -1,4 +1,4 @@
-"""Audio to WAV, in which nothing is lost, and FLAC, which keeps 24 bits."""
+"""Audio to WAV, which is lossless, and FLAC, which keeps 24 bits."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FLOAT_BYTES = 4
 def encode_wav(value: Any) -> bytes:
     """Return a WAV file of `(samples, rate)`, as `decode_audio` returns them: float32 `(channels, frames)`.
 
-    libsndfile would write the time into it; equal sounds are to give equal bytes. Source of the format, its `fact` chunk
-    included: RFC 2361 and http://soundfile.sapp.org/doc/WaveFormat.
+    Written here because libsndfile would put the time into the file, and equal sounds must give equal bytes. Sources of the
+    format, its `fact` chunk included: RFC 2361 and http://soundfile.sapp.org/doc/WaveFormat.
 
     Raises:
-        TypeError: It is no such pair.
-        ValueError: It has another shape, or is longer than a WAV file can be.
+        TypeError: The value is no such pair.
+        ValueError: The samples have another shape, or are more than a WAV file can hold.
     """
     samples, rate = _check(value)
     channels, frames = samples.shape
@@ -38,11 +38,11 @@ def encode_wav(value: Any) -> bytes:
 
 
 def encode_flac(value: Any) -> bytes:
-    """Return a FLAC file of 24 bits of `(samples, rate)`.
+    """Return a FLAC file of 24 bits of `(samples, rate)`: float32 `(channels, frames)` in [-1, 1], and Hz.
 
     Raises:
-        TypeError: It is no such pair.
-        ValueError: It has another shape, or none at all, or is louder than FLAC can hold.
+        TypeError: The value is no such pair.
+        ValueError: The samples have another shape, are none, or are outside [-1, 1].
     """
     samples, rate = _check(value)
     if not samples.size:

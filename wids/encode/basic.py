@@ -1,4 +1,4 @@
-"""Extension to encoder, for everything but images: each takes a field's value and gives its bytes."""
+"""Extension to encoder, for everything but images; an encoder takes a field's value and returns its bytes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _PICKLE_PROTOCOL = 5
 """Fixed, so that another Python gives the same bytes; Python 3.8 and newer read it."""
 _PYTHON_ONLY = ("Integer exceeds 64-bit range", "str is not valid UTF-8: surrogates not allowed")
-"""What orjson says of values that Python's own writer and reader keep."""
+"""What orjson says of values that it refuses, but Python's own writer and reader keep."""
 
 
 def encode_text(value: Any) -> bytes:
     """Return text as UTF-8.
 
     Raises:
-        TypeError: It is no text.
-        UnicodeEncodeError: It has a lone surrogate.
+        TypeError: The value is no str.
+        UnicodeEncodeError: The text has a lone surrogate.
     """
     if not isinstance(value, str):
         raise TypeError(f"it is a {type(value).__name__}; text is a str, or bytes")
@@ -36,19 +36,19 @@ def encode_text(value: Any) -> bytes:
 
 
 def encode_integer(value: Any) -> bytes:
-    """Return the digits of a whole number.
+    """Return the decimal digits of an integer, with its sign if it is negative.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The value is no integer.
     """
     return b"%d" % as_index(value)
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a value as JSON that is read back as it was: NaN and integers of any size as Python's own writer has them.
+    """Return a value as JSON that is read back the same: NaN and integers of any size as Python's own writer has them.
 
     Raises:
-        TypeError: It has something that JSON has not, keys that are no text among it.
+        TypeError: JSON cannot hold the value; keys must be text.
     """
     try:
         data = orjson.dumps(value, default=_to_plain)
@@ -57,7 +57,7 @@ def encode_json(value: Any) -> bytes:
             raise
         _refuse_other_keys(value)
         return _dump_with_python(value)
-    # orjson writes null for NaN; where there is a null, Python's writer tells which it is.
+    # orjson writes null for NaN and infinity, too; only then are the values looked through.
     if b"null" in data and _has_odd_float(value):
         return _dump_with_python(value)
     return data
@@ -108,7 +108,7 @@ def encode_json_lines(value: Any) -> bytes:
     """Return one line per value of a list (https://jsonlines.org).
 
     Raises:
-        TypeError: It is no list, or has something that JSON has not.
+        TypeError: The value is no list, or JSON cannot hold one of its elements.
     """
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"it is a {type(value).__name__}; .jsonl holds a list, one value per line")
@@ -119,7 +119,7 @@ def encode_msgpack(value: Any) -> bytes:
     """Return a msgpack message.
 
     Raises:
-        TypeError: It has something that msgpack has not, or a key that is none when it is read, as a tuple.
+        TypeError: msgpack cannot hold the value, or cannot read back one of its keys, such as a tuple.
     """
     data: bytes = require("msgpack", "wids[msgpack]").packb(value)
     decode_msgpack(data)
@@ -127,7 +127,7 @@ def encode_msgpack(value: Any) -> bytes:
 
 
 def encode_pickle(value: Any, *, allow_pickle: bool) -> bytes:
-    """Return a pickle; whoever reads it runs what it says, so only where that is allowed.
+    """Return a pickle, if that is allowed: reading one can run code.
 
     Raises:
         ValueError: It is not allowed.

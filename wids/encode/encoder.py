@@ -1,4 +1,4 @@
-"""Values of fields to bytes, by the last extension; `.gz` is packed behind it. The mirror of `wids.decode.decoder`."""
+"""Values of fields to bytes, by the last extension; those of `.gz` fields are then compressed. The mirror of `wids.decode.decoder`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _GZIP = b"\x1f\x8b"
 
 
 class Encoder(ByField["_Plan"]):
-    """Encodes one field at a time; what is bytes already stays as it is.
+    """Encodes one field at a time; a value that is bytes stays as it is.
 
-    What `wids.decode.Decoder` makes of the bytes equals the value that they were made of, wherever the format allows it:
-    a JPEG does not, and JSON has no tuples. Equal values give equal bytes.
+    `wids.decode.Decoder` gives the same value back wherever the format allows it: JPEG is lossy, and JSON has no tuples. Equal
+    values give equal bytes.
 
     Args:
-        encoders: The user's own, `{".ext": function from a value to bytes}`, before all others, looked up as decoders are.
-        allow_pickle: Allow what only pickle can hold: `.pkl`, arrays of objects, whole objects in `.pt`.
+        encoders: The user's own, `{".ext": function from a value to bytes}`, which come before all others and are looked up as
+            decoders are.
+        allow_pickle: Allow values that only pickle can hold: `.pkl`, arrays of objects, arbitrary objects in `.pt`.
 
     Raises:
         ValueError: Two of `encoders` are for the same extension.
@@ -47,11 +48,11 @@ class Encoder(ByField["_Plan"]):
         Args:
             key: Of the sample, for messages.
             field: With its dot.
-            value: To encode; `bytes`, `bytearray`, `memoryview` and `io.BytesIO` are bytes already, which a `.gz` field packs
-                where they are not.
+            value: What to encode. `bytes`, `bytearray`, `memoryview` and `io.BytesIO` are taken as they are; for a `.gz` field
+                they are compressed unless they begin as gzip does.
 
         Raises:
-            EncodeError: The value is none that the extension can hold; names key and field.
+            EncodeError: The extension cannot hold the value; names key and field.
             ModuleNotFoundError: An encoder's package is missing; names the field and says how to install it.
         """
         if value.__class__ is bytes and not field.endswith(("z", "Z")):
@@ -69,7 +70,7 @@ class Encoder(ByField["_Plan"]):
             given = plan.function(value)
         except MemoryError:
             raise
-        except Exception as error:  # encoders raise what they like; whatever it is, this value does not fit
+        except Exception as error:  # encoders may raise anything; whatever it is, the value does not fit
             raise _locate(error, key, field) from error
         # An array's memory is a memoryview too, whose length is not its bytes.
         data = _read_bytes(given)
@@ -101,13 +102,13 @@ class _Plan(NamedTuple):
     """How one field is encoded."""
 
     function: FieldEncoder | None
-    """None where only bytes are taken."""
+    """None if only bytes are accepted."""
     is_packed: bool = False
-    """Whether the bytes are packed behind it."""
+    """Whether the bytes are then compressed."""
 
 
 def _read_bytes(value: Any) -> bytes | bytearray | memoryview | None:
-    """Return what is bytes already as such, None for a value that is to be encoded."""
+    """Return the bytes of a value that is bytes, or holds them as `io.BytesIO` does; None for any other."""
     if isinstance(value, (bytes, bytearray)):
         return value
     if isinstance(value, memoryview):
@@ -119,7 +120,7 @@ def _read_bytes(value: Any) -> bytes | bytearray | memoryview | None:
 
 
 def _pack(data: bytes | bytearray | memoryview) -> bytes:
-    # gzip.compress writes another header in each version of Python; zlib's says no time at all.
+    # The header of gzip.compress depends on the version of Python; zlib's has no time in it.
     packer = zlib.compressobj(wbits=31)
     return packer.compress(data) + packer.flush()
 

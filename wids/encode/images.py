@@ -28,12 +28,12 @@ FORMATS: dict[str, str] = {
 """Extension to Pillow's name of the format."""
 
 _OPTIONS: dict[str, dict[str, Any]] = {
-    # webdataset's; whoever wants smaller files gives bytes, or an encoder.
+    # The quality of webdataset; for smaller files users give bytes or an encoder of their own.
     "JPEG": {"quality": 100},
     "WEBP": {"lossless": True, "exact": True},
     "TIFF": {"compression": None},
 }
-"""What `save` is told, so that nothing is lost that need not be."""
+"""Options of Pillow's `save`, by format: as lossless as the format can be."""
 
 
 _DEEP = frozenset({"I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
@@ -48,14 +48,14 @@ def encode_image(value: Any, *, extension: str) -> bytes:
     """Return an image file.
 
     Args:
-        value: A Pillow image; or an array, or a tensor, of `(height, width)` or `(height, width, channels)`: uint8, or floats
-            in [0, 1]. A tensor may also be `(channels, height, width)`, as `torchrgb` decodes it.
+        value: A Pillow image; or an array or tensor of `(height, width)` or `(height, width, channels)`, uint8 or floats in
+            [0, 1]. A tensor may also be `(channels, height, width)`, as `torchrgb` decodes it.
         extension: A name in `FORMATS`.
 
     Raises:
-        TypeError: It is no image.
-        ValueError: Its shape, type or values are none that an image has, or more than the format can hold.
-        OSError: The format has no room for such an image; Pillow says why.
+        TypeError: The value is no image, or an array of a shape or type that Pillow does not take.
+        ValueError: Floats are outside [0, 1], or the format cannot hold the image's depth or transparency.
+        OSError: The format does not support such an image; Pillow says why.
     """
     require("PIL", "pillow")
     import PIL.Image

@@ -1,4 +1,4 @@
-"""One shard to what is wrong with it, and to what is compared with the other shards: keys as hashes, and fields."""
+"""One shard to what is wrong with it, and to what is compared across shards: hashes of keys, and fields."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class ShardReport:
         return [finding for finding in self.findings if finding.severity == "error"]
 
     def add(self, kind: str, message: str, count: int = 1) -> None:
-        """Take note of a finding, which names the shard itself."""
+        """Add a finding; the message need not name the shard."""
         self.findings.append(Finding(kind, self.name, message.removeprefix(f"{self.name}: "), count))
 
 
 class ShardChecker:
-    """Checks shards, one after the other; what crosses to another process is only the storage.
+    """Checks shards, one after the other; pickles as its storage alone.
 
     Args:
         storage: Opens shards.
@@ -91,7 +91,7 @@ class ShardChecker:
 
     @contextmanager
     def _noted(self, report: ShardReport) -> Iterator[None]:
-        """Take note of what keeps a shard from being read."""
+        """Turn what keeps a shard from being read into a finding."""
         try:
             yield
         except TarFormatError as error:
@@ -127,7 +127,7 @@ class ShardChecker:
                 report.add("member-checksum", f"changed members: {list_examples(texts, len(wrong))}", len(wrong))
 
     def _open_pack(self, url: str) -> IndexPack | str:
-        """Return a pack, or why there is none."""
+        """Return a pack, or in words why it cannot be used."""
         if url not in self._packs:
             try:
                 self._packs[url] = IndexPack(self._storage.open({"url": url}), url)
@@ -155,7 +155,7 @@ def show(name: bytes) -> str:
 
 
 def _check_stored(report: ShardReport, size: int, md5: str | None, shard: Mapping[str, Any]) -> None:
-    """Compare size and MD5 of the object as it is stored."""
+    """Compare size and MD5 of the stored object with what the descriptor says."""
     expected_size, expected_md5 = shard.get("filesize"), shard.get("md5sum")
     if expected_size is not None and size != expected_size:
         report.add("size", f"has {size} bytes, the descriptor says {expected_size}")
@@ -215,7 +215,7 @@ def _check_fields(report: ShardReport, index: TarIndex) -> None:
 
 
 def _check_scattered(report: ShardReport, index: TarIndex, suspects: NDArray[np.bool_]) -> None:
-    """Report keys that come again; equal hashes only say where to look."""
+    """Report keys that come again later in the shard; equal hashes only say where to look."""
     positions: dict[bytes, list[int]] = {}
     for position, (key, is_suspect) in enumerate(zip(read_keys(index), suspects.tolist(), strict=True)):
         if is_suspect:

@@ -1,10 +1,10 @@
-"""Values in a JSON field of the samples to columns beside the descriptor: each shard is read once, and a killed run goes on.
+"""Values in a JSON field of the samples to columns beside the descriptor; each shard is read once, also when a run is killed.
 
-    train.columns/width.arrow             what it makes; the descriptor names it
-    train.columns/.parts-DIGEST/3.arrow   what was found in shard 3, until all shards are done; DIGEST is that of the question, so that
-                                          the answer to another one is not taken for this one's
+    train.columns/width.arrow             the result, which the descriptor names
+    train.columns/.parts-DIGEST/3.arrow   what was found in shard 3, kept until all shards are done; DIGEST is that of the question,
+                                          so that parts of another one are not used
 
-A part is a table of Arrow with the columns of its shard in the types that were found there. They are brought to one type in the end.
+A part is an Arrow table with the columns of its shard in the types that were found there; in the end they are cast to one type.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _KINDS = ("bool", "int64", "double", "string")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is looked for in each sample."""
+    """What is extracted from each sample."""
 
     field: str
-    """The field that holds an object of JSON."""
+    """The field that holds a JSON object."""
     names: tuple[str, ...]
-    """What to take of it; `a.b` is `b` in the object `a`."""
+    """Names of values in it; `a.b` is `b` in the object `a`."""
     skip_damaged: bool
     """Whether samples whose field is no such object, and values of another type than a column's others, are missing values."""
 
@@ -64,24 +64,36 @@ def extract_columns(
     progress: bool = False,
     storage: Storage | None = None,
 ) -> dict[str, Column]:
-    """Write columns of what a JSON field of the samples holds, name them in the descriptor, and return them.
+    """Write values of a JSON field of the samples as columns, name them in the descriptor, and return them.
 
-    A run that was ended in the middle leaves what it had; the next one with the same arguments reads only the other shards.
+    An interrupted run keeps what it found; the next one with the same arguments reads only the other shards.
 
     Args:
         descriptor: Path of the descriptor; it is changed when all is done. Columns go into the folder `NAME.columns` beside it.
-        names: Of the values, `"width"`, or `"meta.width"` for one in an object.
-        field: Of the samples.
+        names: Of the values: `"width"`, or `"meta.width"` for one in an object.
+        field: The samples' field that holds a JSON object; one without it has missing values.
         skip_damaged: Leave values missing where the field is no JSON object, or a value of another type than the others.
         executor: Reads the shards; None for one after the other in this thread.
         progress: Show a bar when it takes more than a moment.
         storage: Opens shards; None for one with the defaults.
 
     Raises:
-        DescriptorError: It is no descriptor on this machine.
-        ValueError: No names, or one twice; values are of different types; names shards and samples.
-        WidsError: A shard cannot be read, or a sample's field is no JSON object.
+        DescriptorError: `descriptor` is not the path of one, or does not say how many samples its shards have.
+        ValueError: There are no names, or one is given twice, or is no name of a column.
+        WidsError: A shard cannot be read, a sample's field is no JSON object, or values are of different types; names
+            shards and samples.
         ModuleNotFoundError: pyarrow is not installed.
+
+    Examples:
+        >>> import tempfile, wids
+        >>> folder = tempfile.mkdtemp()
+        >>> with wids.ShardWriter(f"{folder}/a-%d.tar") as writer:
+        ...     for width in (640, 512):
+        ...         writer.write({"__key__": f"{width}", "json": {"width": width}})
+        >>> extract_columns(f"{folder}/a.json", ["width"])["width"].kind
+        'int64'
+        >>> wids.ShardListDataset(f"{folder}/a.json").matches("width > 600").tolist()
+        [True, False]
     """
     path = Path(descriptor)
     question = Question(field, _checked(names), skip_damaged)
@@ -121,7 +133,7 @@ def _checked(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _file_name(name: str) -> str:
-    """Return what the file of a column is called: its name, where that is fit for paths and URLs.
+    """Return the name of a column's file: the column's own if that is fit for paths and URLs.
 
     Examples:
         >>> _file_name("meta.width"), _file_name("a/é")
@@ -133,7 +145,7 @@ def _file_name(name: str) -> str:
 
 
 def _read_content(path: Path) -> dict[str, Any]:
-    """Return what a descriptor says, as it stands there.
+    """Return the JSON of a descriptor, unresolved.
 
     Raises:
         DescriptorError: It is none, or cannot be changed.
@@ -198,7 +210,7 @@ def _extract_part(
 
 
 def extract_shard(storage: Storage, question: Question, shard: Mapping[str, Any]) -> Any:
-    """Return the table of what is asked for, a row for each sample of a shard.
+    """Return an Arrow table of what a question asks for, a row for each sample of a shard.
 
     Raises:
         WidsError: The shard or a sample cannot be read, or values are of different types; names the sample.
@@ -225,7 +237,7 @@ def _key(reader: Any, position: int) -> str:
 
 
 def _read_object(reader: Any, position: int, question: Question) -> Any:
-    """Return the object that a sample's field holds; an empty one where there is no field."""
+    """Return the object that a sample's field holds; an empty one if the sample has no such field."""
     field = find_field(question.field, reader.fields(position))
     if field is None:
         return {}
@@ -252,7 +264,7 @@ def _look_up(found: Any, path: Sequence[str]) -> Any:
 
 
 def _to_column(values: list[Any], title: str, shard: str, key: Any, question: Question) -> Any:
-    """Return an array of Arrow: of the type of the values, or of nulls where there are none."""
+    """Return an Arrow array of the values' common type; of nulls if all are missing."""
     pa = arrow()
     kinds = [_kind(value) for value in values]
     first: dict[str, int] = {}
@@ -274,7 +286,7 @@ def _to_column(values: list[Any], title: str, shard: str, key: Any, question: Qu
 
 
 def _kind(value: Any) -> str | None:
-    """Return what column can hold a value, None for any; its type's own name when none can."""
+    """Return the type of column that holds a value: None if any does, the value's own type if none does."""
     match value:
         case None:
             return None
@@ -306,7 +318,7 @@ def _join_kinds(kinds: Iterable[str | None]) -> str | None:
 
 
 def _most_frequent(counts: Counter[str]) -> str:
-    """Return the type of most values, in which integers count as floats where there are floats.
+    """Return the most frequent type; integers count as floats if there are any floats.
 
     Examples:
         >>> _most_frequent(Counter(int64=2, double=1, string=2)), _most_frequent(Counter())

@@ -1,6 +1,6 @@
 """A dataset to the names, places and sizes of its samples, in order; nothing is decoded. Of a selection, to those it selects.
 
-Samples are named as people name them: `17` and `-1` by index, anything else by key; `000017` is a key.
+A user names a sample by its index, `17` or `-1`, or by its key, which is anything else: `000017` is a key.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def index_in(name: str) -> int | None:
 
 
 class Contents:
-    """The samples of a dataset; shards are opened as they are come to, remote ones by ranges.
+    """The samples of a dataset; shards are opened when they are reached, remote ones by ranges.
 
     Args:
         shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, a shard, …
-        storage: Opens them; None for one that fetches of remote shards what is needed and no more.
+        storage: Opens them; None for one that fetches only the bytes it needs of remote shards.
 
     Raises:
         DescriptorError: The descriptor cannot be read.
@@ -79,14 +79,14 @@ class Contents:
         self.descriptor: Descriptor = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder)
         self.urls = [str(shard["url"]) for shard in self.descriptor.shards]
         self._counts: list[int | None] = [shard["nsamples"] for shard in self.descriptor.shards]
-        self._ends: list[int] = []  # samples up to the end of each shard, as far as they were asked for
+        self._ends: list[int] = []  # samples up to the end of each shard, as far as that was needed
         self._cache = ShardCache(self.descriptor.shards, storage, default_lru_size())
 
     def choose_shards(self, chosen: str | None) -> Sequence[int]:
-        """Return the numbers of the shards that are meant by `3`, by `0-99`, or by a pattern for their names.
+        """Return the numbers of the shards that `3`, `0-99` or a pattern of names stands for; of all for None.
 
         Raises:
-            ValueError: There are none such.
+            ValueError: It stands for none.
         """
         if chosen is None:
             return range(len(self.urls))
@@ -98,7 +98,7 @@ class Contents:
             names = [redact(url).partition("?")[0] if is_url(url) else url for url in self.urls]
             both_names = [(name, name.rpartition("/")[2]) for name in names]
             found = [number for number, both in enumerate(both_names) if chosen in both]
-            # A name may hold what a pattern is made of.
+            # A name may itself contain *, ? or [, so it is looked for as it is first.
             found = found or [
                 number for number, both in enumerate(both_names) if any(fnmatchcase(name, chosen) for name in both)
             ]
@@ -111,7 +111,7 @@ class Contents:
 
         Args:
             shards: Their numbers.
-            pattern: That keys must match, as file names do in a shell; None for all.
+            pattern: Glob pattern that keys must match; None for all samples.
         """
         first = 0
         chosen = set(shards)
@@ -143,8 +143,8 @@ class Contents:
         """Return the samples that are named, each by its index or its key, in this order.
 
         Raises:
-            IndexError: There are not so many.
-            KeyError: A key is no sample's.
+            IndexError: An index is out of range.
+            KeyError: No sample has such a key.
         """
         indexes = [index_in(name) for name in names]
         by_key = self._find_keys({name for name, index in zip(names, indexes, strict=True) if index is None})
@@ -190,7 +190,7 @@ class Contents:
         return measured
 
     def counts(self) -> list[int]:
-        """Return how many samples each shard has; those of which the descriptor does not say it are indexed."""
+        """Return how many samples each shard has; one whose count the descriptor lacks is indexed."""
         return [self._count(shard) for shard in range(len(self.urls))]
 
     def _count(self, shard: int) -> int:
@@ -218,7 +218,7 @@ class Contents:
         return self._row(shard, place - (self._ends[shard - 1] if shard else 0), index)
 
     def _count_to(self, index: int | None) -> int:
-        """Return how many samples the shards have up to the one that has this index; all, for None."""
+        """Return how many samples there are up to the end of the shard that has this index; of all shards for None."""
         ends = self._ends
         while len(ends) < len(self.urls) and (index is None or not ends or ends[-1] <= index):
             ends.append((ends[-1] if ends else 0) + self._count(len(ends)))

@@ -1,4 +1,4 @@
-"""Samples of shards that are there to one new shard, whose members have the same bytes."""
+"""Samples of existing shards to one new shard; the members' bytes are copied as they are."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class CopyTask:
     """One new shard."""
 
     name: str
-    """Of the shard."""
+    """File name of the new shard."""
     shards: list[Mapping[str, Any]]
-    """Those that its samples are in, as a descriptor has them."""
+    """Descriptor entries of the shards that hold its samples."""
     places: NDArray[np.int64]
     """`(num_samples,)` int64, number of each sample's shard in `shards`."""
     positions: NDArray[np.int64]
     """`(num_samples,)` int64, of each sample in its shard."""
     num_bytes: int
-    """Of the tar."""
+    """Bytes of the new tar, uncompressed, without its end blocks; compared when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +49,28 @@ class ShardCopier:
     """Writes new shards, each by itself; pickles small."""
 
     folder: str
-    """Path or URL of the new shards' folder, which is there."""
+    """Path or URL of the new shards' folder, which exists."""
     storage: Storage
-    """Opens the shards that are read."""
+    """Opens the shards to read."""
     storage_options: Mapping[str, Any] | None
-    """Passed on to fsspec for the new ones."""
+    """Passed on to fsspec for the new shards."""
     fields: FieldFilter | None
-    """The only ones that are written; None for all."""
+    """Fields to write; None for all."""
     md5: bool
-    """Say the MD5 of each new shard."""
+    """Whether to compute the MD5 of each new shard."""
 
     def __call__(self, task: CopyTask) -> tuple[ShardDescription, bool]:
-        """Write one new shard, or find it written; return what is in it, and whether it was there.
+        """Write one new shard unless it exists; return what is in it, and whether it existed.
 
         Raises:
-            WidsError: A shard cannot be read, or one that is there is another.
-            OSError: It cannot be written.
+            WidsError: A shard cannot be read, or the existing one has other samples.
+            OSError: The new shard cannot be written.
         """
         target = open_target(self.folder, self.storage_options)
         cache = ShardCache(task.shards, self.storage, default_lru_size())
         try:
             if not target.exists(task.name):
-                # Another run of the same may write it at the same time; the first one wins.
+                # Another run of the same job may write it at the same time; the first one wins.
                 with suppress(FileExistsError), explaining(target.url(task.name)):
                     return _write_shard(cache, target, task, self.fields, self.md5), False
             found, index = describe_existing(target, task.name, self.storage_options, md5=self.md5)
@@ -112,18 +112,18 @@ def _read_members(cache: ShardCache, task: CopyTask, fields: FieldFilter | None)
 
 
 def _compare(index: TarIndex, cache: ShardCache, task: CopyTask, fields: FieldFilter | None, name: str) -> None:
-    """Compare the keys, fields and sizes of a shard that is there with what would be written.
+    """Compare keys, fields and sizes of an existing shard with what would be written.
 
     Raises:
-        WidsError: It is another shard.
+        WidsError: They differ.
     """
     keys = list(read_keys(index))
     starts = index.starts.tolist()
     same = len(keys) == len(task.positions)
     for number, members in enumerate(_read_members(cache, task, fields) if same else ()):
         stored = [field.encode("utf-8", "surrogateescape") for field in index.fields_of_kind[index.kinds[number]]]
-        found = list(zip([keys[number] + field for field in stored],
-                         index.sizes[starts[number] : starts[number + 1]].tolist(), strict=True))  # fmt: skip
+        names = [keys[number] + field for field in stored]
+        found = list(zip(names, index.sizes[starts[number] : starts[number + 1]].tolist(), strict=True))
         if found != [(name, len(data)) for name, data in members]:
             same = False
             break

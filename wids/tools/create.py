@@ -40,25 +40,25 @@ def create_index(
 ) -> dict[str, Any]:
     """Write the descriptor of shards, in their order, and return what it says.
 
-    What is found in a shard is written down in a journal beside the descriptor (`.NAME.journal`), so that a run after one
-    that was stopped reads only the rest, and one after one that was not only those shards that are new or have changed: other
-    size, times or inode, or another tag of their store.
+    What is found in each shard is written to a journal beside the descriptor (`.NAME.journal`): a run that follows an
+    interrupted one reads only the remaining shards, and a later run only those that are new or have changed, as their size,
+    times, inode or the tag of their store tells.
 
     Args:
         shards: What `ShardListDataset` takes: a folder, a pattern, a list of paths or URLs, …
         output: Path of the descriptor; it appears only whole. Shards under its folder are named relative to it. None
             writes nothing, and names them relative to the present folder.
-        name: Of the dataset; None for what its shards' names share.
-        base: What the URLs will be resolved against; shards are then named by the last part of theirs.
+        name: Of the dataset; None for what its shards' names begin with.
+        base: What readers resolve the URLs against; shards are then named by the last part of their URLs.
         info: A description in words.
-        md5: Say the MD5 of each shard; without it only headers are read.
-        index: Also write the pack of the shards' indexes beside it, named alike with `.widx`, and name it in the descriptor.
+        md5: Record the MD5 of each shard; without it only headers are read.
+        index: Also write a pack of the shards' indexes beside the descriptor, `NAME.widx`, which the descriptor names.
         checksums: Put a checksum of each member into the pack, for `verify_members=True`; implies `index`.
-        executor: Runs the work on the shards, and has a bounded number of them at once: any `concurrent.futures.Executor`,
+        executor: Reads the shards, and is given a bounded number of them at a time: any `concurrent.futures.Executor`,
             also a cluster's (Dask's `client.get_executor()`, `mpi4py.futures`), whose machines must see the shards under
-            the same names. None for one after the other in this thread.
+            the same names. None for one shard after the other in this thread.
         progress: Show a bar when it takes more than a moment.
-        resume: Take over what an earlier run found in shards that are the same still.
+        resume: Use what an earlier run found in shards that have not changed since.
         storage: Opens shards; None for one with the defaults.
 
     Raises:
@@ -80,7 +80,7 @@ def create_index(
     names = name_shards(listed, (Path() if path is None else path.parent).absolute(), base)
     content = _describe_dataset(_default_name(listed[0]) if name is None else name, base, info)
     if path is not None:
-        encode_json(content, str(path))  # before the work: what cannot be written now cannot be written then
+        encode_json(content, str(path))  # fails before the work is done, not after
     pack = path.with_suffix(SUFFIX) if path is not None and wanted.index else None
     with Journal(path, pack, is_fresh=not resume) as journal:
         survey = Survey(journal, storage, wanted)
@@ -97,10 +97,10 @@ def create_index(
 
 
 def _check_output(path: Path | None, wanted: Wanted) -> None:
-    """Check that what is wanted could be written.
+    """Check that the descriptor and its pack can be written to this path.
 
     Raises:
-        DescriptorError: It could not.
+        DescriptorError: They cannot.
     """
     if path is not None:
         check_place(path)
@@ -109,7 +109,7 @@ def _check_output(path: Path | None, wanted: Wanted) -> None:
 
 
 def _list_shards(shards: Any, path: Path | None, storage: Storage) -> list[str]:
-    """Return the URLs of the shards that are meant.
+    """Return the URLs of the shards that a user named.
 
     Raises:
         DescriptorError: There are none, or the descriptor would be written over one.
@@ -134,14 +134,14 @@ def _list_found(found: Sequence[tuple[str, str]], survey: Survey, pack: Path | N
 
     Args:
         found: URL of each shard, and what the descriptor calls it.
-        survey: That found out about them.
+        survey: Has been run on them.
         pack: Path of the pack; None for none.
-        md5: Say the MD5 of each shard.
+        md5: Record the MD5 of each shard.
     """
     content: dict[str, Any] = {}
     if pack is not None:
         with explaining(str(pack)):
-            # Pack and shards are named alike, from where the descriptor's names begin.
+            # In the pack, too, shards are named relative to the descriptor.
             write_pack(pack, pack.name, ((name, *survey.packed(url, name)) for url, name in found))
         content["index"] = pack.name
     content["shardlist"] = [survey.found[url].to_entry(name, md5=md5) for url, name in found]
@@ -161,7 +161,7 @@ def name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str
     """Return what a descriptor in `folder` calls shards.
 
     Raises:
-        DescriptorError: It cannot name them, or would name two alike.
+        DescriptorError: JSON cannot hold a name, or two shards would have the same one.
     """
     named: dict[str, str] = {}
     names = [_name_shard(url, folder, base) for url in urls]
@@ -198,7 +198,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _default_name(url: str) -> str:
-    """Return what the shards of a dataset usually share: the file's name without number and extension.
+    """Return what the names of a dataset's shards usually share: a file's name without number and extension.
 
     Examples:
         >>> _default_name("/data/train-000012.tar.gz"), _default_name("https://x.org/0007.tar?sig=1")

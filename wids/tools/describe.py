@@ -1,4 +1,4 @@
-"""One shard to what a descriptor and an index pack say of it: read once, wherever it lies, and not kept."""
+"""One shard to what a descriptor and an index pack say of it; it is read once, wherever it lies, and not stored."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be found out of each shard, besides how many samples it has."""
+    """What to find out about each shard, besides its number of samples."""
 
     md5: bool = True
     """The MD5 of the stored object, for which all of it is read."""
     index: bool = False
-    """What a pack holds of it."""
+    """Its index, as a pack holds it."""
     checksums: bool = False
-    """With the checksum of each member."""
+    """A checksum of each member, in the index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class ShardDescription:
     md5: str | None
     """Of the same bytes, 32 hexadecimal digits; None where it was not wanted."""
     identity: Identity | None = None
-    """Of the object that was read; None where its store does not tell one state of an object from another."""
+    """Of the object that was read; None if its store cannot tell one state of an object from another."""
     notes: list[str] = field(default_factory=list)
-    """What is odd about how the archive ends, one sentence each."""
+    """Sentences on what is odd about the end of the archive."""
     packed: tuple[str, bytes] | None = None
-    """What a pack holds of it; None where it was not wanted."""
+    """What the shard must be, and its index, as `pack_index` returns both; None where it was not wanted."""
     has_checksums: bool = False
     """Whether that holds the checksum of each member."""
 
     def lacks(self, wanted: Wanted) -> bool:
-        """Tell whether this is not all that is wanted, or more than a pack should hold."""
+        """Tell whether something wanted is missing, or the index has checksums that are not wanted."""
         return (wanted.md5 and self.md5 is None) or (
             wanted.index and (self.packed is None or self.has_checksums != wanted.checksums)
         )
@@ -55,13 +55,13 @@ class ShardDescription:
 
         Args:
             url: What the descriptor calls it.
-            md5: Say its MD5 too.
+            md5: Include its MD5.
         """
         entry = {"url": url, "nsamples": self.num_samples, "filesize": self.size}
         return {**entry, "md5sum": self.md5} if md5 else entry
 
     def without_pack(self) -> ShardDescription:
-        """Return the same without the bytes that a pack holds of it."""
+        """Return the same without the bytes of its index."""
         return self if self.packed is None else replace(self, packed=(self.packed[0], b""))
 
 
@@ -73,9 +73,9 @@ def describe_shard(
     Args:
         url: Of the shard.
         storage: Opens it.
-        wanted: What is to be found out.
-        known: What was found before; its MD5 is taken over where the shard is still the same, so that the shard need
-            not be read whole for it.
+        wanted: What to find out.
+        known: What was found before; if the shard has not changed, its MD5 is used, so that the shard need not be read
+            whole.
 
     Raises:
         WidsError: It cannot be read.

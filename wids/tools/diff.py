@@ -1,7 +1,7 @@
 """Two states of a dataset to what differs between them: shards by their names, samples by their keys.
 
-Shards are the same ones when they are called alike, wherever they lie. Those whose counts and checksums agree are not
-looked into; of the others the keys are compared as hashes, from the indexes alone, at some 60 bytes a sample.
+Shards correspond when they have the same name, wherever they lie. Those with equal counts and checksums are not opened; of the
+others, hashes of the keys are compared, which takes their indexes and about 60 bytes of memory a sample.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class KeyDifference:
     """Samples that differ in one way."""
 
     count: int
-    """How many they are."""
+    """How many."""
     examples: list[str] = field(default_factory=list)
     """The keys of the first ones."""
 
@@ -49,9 +49,9 @@ class Difference:
     reordered: bool
     """Whether the shards that are in both come in another order."""
     samples_added: KeyDifference
-    """Samples with a key that the first has not, or fewer times."""
+    """Samples with a key that the first does not have, or has fewer times."""
     samples_removed: KeyDifference
-    """Samples with a key that the second has not, or fewer times."""
+    """Samples with a key that the second does not have, or has fewer times."""
     samples_moved: KeyDifference
     """Samples that are in a shard of another name."""
 
@@ -62,7 +62,7 @@ class Difference:
 
 
 def diff(before: Any, after: Any) -> Difference:
-    """Return what differs between two datasets; bytes of samples are compared only by the checksums of their shards.
+    """Return what differs between two datasets; the bytes of samples are compared only by the shards' MD5.
 
     Args:
         before: What `ShardListDataset` takes: a descriptor, a folder, a selection, …
@@ -116,7 +116,7 @@ def _by_name(shards: Sequence[Mapping[str, Any]]) -> dict[Name, Mapping[str, Any
 
 
 def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return what both say of a shard and does not agree."""
+    """Return the facts that both entries state and that differ."""
     pairs = {fact: (before.get(fact), after.get(fact)) for fact in ("nsamples", "filesize")}
     pairs["md5sum"] = _lower(before.get("md5sum")), _lower(after.get("md5sum"))
     return {fact: pair for fact, pair in pairs.items() if None not in pair and pair[0] != pair[1]}
@@ -176,13 +176,13 @@ def _mix(hashes: NDArray[np.uint64], numbers: NDArray[np.uint64]) -> NDArray[np.
 
 
 def _are_in(hashes: NDArray[np.uint64], others: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Tell which hashes are among others, each occurrence of the one with one of the other."""
+    """Return `(num_hashes,)` bool: which hashes are among others, counting repeats: the n-th there matches the n-th here."""
     found: NDArray[np.bool_] = np.isin(_number_repeats(hashes), _number_repeats(others))
     return found
 
 
 def _number_repeats(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return hashes of which those that occur again are others, the same ones in every array."""
+    """Return hashes in which the n-th occurrence of one is changed in a way that depends only on it and n."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     is_first = np.concatenate([[True], ordered[1:] != ordered[:-1]])

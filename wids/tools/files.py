@@ -37,7 +37,7 @@ def check_place(path: Path) -> None:
 
 
 def refuse_shards(path: Path, urls: Iterable[str]) -> None:
-    """Check that a descriptor would not be written over one of its shards, under another name or through a link.
+    """Check that a descriptor would not be written over one of its shards, which may have another name or be linked to.
 
     Raises:
         DescriptorError: It would.
@@ -54,7 +54,7 @@ def make_folder(path: Path) -> None:
     """Make a folder, with those around it, where it is not there.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be made; names it, and what to do.
     """
     with explaining(str(path)):
         try:
@@ -65,17 +65,17 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def explaining(url: str) -> Iterator[None]:
-    """Say of what the system refuses which file it was about.
+    """Add to an error of the operating system which file it is about.
 
     Raises:
-        OSError: It cannot be written; names it, and what to do.
+        OSError: The file cannot be written; names it, and what to do.
     """
     try:
         yield
     except WidsError:
         raise
     except OSError as error:
-        if error.errno is None:  # it was explained already, of an earlier file say
+        if error.errno is None:  # it has been explained already, for a file of an inner block
             raise
         raise OSError(
             f"{redact(url)}: cannot be written: {error.strerror}; make room or get permission, or write elsewhere"
@@ -84,9 +84,9 @@ def explaining(url: str) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Give a file for a block, which has its name only when it is whole; two writers do not mix.
+    """Yield a file to write, which gets its name only when the block ends; two writers do not mix.
 
-    What a link points to is replaced, and not the link; permissions stay what they were.
+    A link stays, and what it points to is replaced; permissions stay what they were.
 
     Raises:
         OSError: It cannot be written; what was there before is untouched.
@@ -109,7 +109,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def encode_json(content: Mapping[str, Any], name: str) -> bytes:
-    """Return a descriptor as it is written.
+    """Return the bytes of a descriptor's file.
 
     Raises:
         DescriptorError: It holds what JSON cannot hold.

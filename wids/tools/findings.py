@@ -1,7 +1,7 @@
-"""What `verify` can find, and how grave each is.
+"""What `verify` can find, and how severe each is.
 
-An error is what makes reading fail, or gives other bytes or samples than descriptor and index say. A warning is read
-exactly as it is indexed, but is seldom what somebody meant.
+With an error, reading fails, or gives other bytes or samples than descriptor and index say. With a warning, everything is read
+as it is indexed, but that is seldom what somebody meant.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
 """By kind: severity, and what it means."""
 
 NUM_EXAMPLES = 5
+"""Examples that a message lists at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How grave it is."""
+        """How severe it is."""
         return KINDS[self.kind][0]
 
 

@@ -1,4 +1,4 @@
-"""Shards that are written to shards that are there: described, published in order, and listed in a descriptor."""
+"""Finished shard files to published shards: described, given their names in order, and listed in a descriptor."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _OF_PLACES = frozenset({"name", "columns"})
 
 
 def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) -> ShardDescription | None:
-    """Publish a shard that was written whole; return what is in it, where it is to be indexed.
+    """Publish a shard that was written whole; return what is in it if `index`, else None.
 
-    The description is made of the file, by those who read it later, and not of what was meant to be written.
+    The file is read back, by the code that reads it later: the description says what is in it, not what was meant to be.
 
     Raises:
         WidsError: The file does not hold what was written.
@@ -51,7 +51,7 @@ def finish_shard(shard: ShardFile, target: Target, *, index: bool, md5: bool) ->
 def describe_existing(
     target: Target, name: str, storage_options: Mapping[str, Any] | None, *, md5: bool
 ) -> tuple[ShardDescription, TarIndex]:
-    """Return what is in a shard that is there, and where.
+    """Return what is in an existing shard, and its index.
 
     Raises:
         WidsError: It cannot be read.
@@ -68,10 +68,10 @@ def facts_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_facts(facts: Mapping[str, Any], names: ShardNames) -> dict[str, Any]:
-    """Return what a descriptor shall say besides its shards, before the work for it is done.
+    """Return a copy of what a descriptor is to say besides its shards, checked before the shards are written.
 
     Raises:
-        ValueError: It would say something of the shards.
+        ValueError: One of the facts is about the shards.
         DescriptorError: JSON cannot hold it.
     """
     taken = _OF_SHARDS & facts.keys()
@@ -87,13 +87,13 @@ def write_descriptor(
     found: Sequence[tuple[str, ShardDescription]],
     facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Write pack and descriptor of shards, as `create_index` does with `index=True`.
+    """Write the pack and the descriptor of shards, as `create_index` does with `index=True`.
 
     Args:
-        names: What the descriptor is named after.
-        target: Where the shards are, and it shall be.
+        names: Names of the shards, which the descriptor is named after.
+        target: Where the shards are.
         found: Name and content of each shard, in order.
-        facts: What it says besides.
+        facts: What the descriptor says besides.
     """
     entries = [(name, *shard.packed) for name, shard in found if shard.packed is not None]
     target.put(names.pack, lambda path: write_pack(path, names.pack, entries))
@@ -109,22 +109,22 @@ def write_descriptor(
 
 
 def remove_shards(names: ShardNames, target: Target, first: int) -> None:
-    """Remove the shards from a number on, up to the first one that is missing, and what describes them."""
+    """Remove descriptor and pack, and the shards from number `first` up to the first gap."""
     target.remove(names.descriptor)
     target.remove(names.pack)
     stop = first
     while target.exists(names.name(stop)):
         stop += 1
-    # From the last one on, so that what a crash leaves of them is found again.
+    # The last one first: after a crash there is no gap before those that are left, and they are found again.
     for number in reversed(range(first, stop)):
         target.remove(names.name(number))
 
 
 class Finisher:
-    """Finishes shards in another thread, one after the other in their order, while the next one is written.
+    """Finishes shards in another thread, one after the other, while the next one is written.
 
     Args:
-        finish: Finishes one.
+        finish: Finishes one shard; called in that thread.
     """
 
     def __init__(self, finish: Callable[[ShardFile], None]) -> None:
@@ -133,7 +133,7 @@ class Finisher:
         self._last: Future[None] | None = None
 
     def submit(self, shard: ShardFile) -> None:
-        """Have a shard finished; waits for the one before, so that no more than one lies unfinished.
+        """Finish a shard in the thread; waits for the one before, so that at most one is unfinished.
 
         Raises:
             Exception: What finishing the one before raised.

@@ -1,4 +1,4 @@
-"""A folder of images in folders of classes, to shards: what torchvision's `ImageFolder` reads, in its order and with its labels.
+"""A folder of images in one folder per class, to shards: what torchvision's `ImageFolder` reads, in its order and with its labels.
 
     root/cat/001.jpg    ->    key `cat/001`, `.jpg`, `.cls` 0
     root/dog/x/a.png    ->    key `dog/x/a`, `.png`, `.cls` 1
@@ -34,9 +34,9 @@ class Image(NamedTuple):
     path: str
     """Of its file."""
     key: str
-    """Of its sample: its path in the folder without extension."""
+    """Of its sample: the file's path in the folder, without its extension."""
     label: int
-    """Number of its class."""
+    """Number of its class, from 0."""
 
 
 class ImageFolder(NamedTuple):
@@ -49,16 +49,16 @@ class ImageFolder(NamedTuple):
 
 
 def holds_images(folder: Path) -> bool:
-    """Tell whether there is an image in a folder in this one."""
+    """Tell whether a folder in this one holds an image."""
     return any(True for name in _folders_in(folder) for _ in _find_images(folder / name))
 
 
 def list_images(folder: Path, split: str | None = None) -> ImageFolder:
-    """Return the images in the folders of a folder; none where it is no folder of images.
+    """Return the images in the folders of a folder.
 
     Args:
-        folder: Whose folders are the classes; or which has such a folder for each split.
-        split: Name of the folder of the split.
+        folder: Holds one folder per class; or, if a split is named, one such folder per split.
+        split: Name of the split's folder; None where there are no splits.
 
     Raises:
         DescriptorError: There is no such split, or one must be named.
@@ -96,21 +96,21 @@ def pack_images(
     resume: bool = False,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Write the shards of images and their descriptor, and return what that says; files are taken as they are.
+    """Write images into shards, their files unchanged, and a descriptor; return what the descriptor says.
 
     Args:
         folder: The images.
         output: Path of the descriptor; the shards are named after it, `train-000000.tar` beside `train.json`.
-        name: Of the dataset; None for the descriptor's.
+        name: Of the dataset; None for that of the descriptor's file.
         max_bytes: Most bytes of a shard, or `"500MB"`; None for 1 GB.
-        seed: Write them in an order that is drawn from this number; None for class by class.
-        resume: Go on behind the shards that are there, which an earlier run with the same arguments left.
-        progress: Show a bar.
+        seed: Write them in the random order of this seed; None for class by class.
+        resume: Continue after the shards that an earlier run with the same arguments left.
+        progress: Show a bar when it takes more than a moment.
 
     Raises:
         DescriptorError: Shards cannot be named after this descriptor.
-        WidsError: The shards that are there are of other images.
-        OSError: An image cannot be read, or a shard not written. The shards that are there are whole.
+        WidsError: Existing shards hold other images.
+        OSError: An image cannot be read, or a shard cannot be written. The shards that exist by then are whole.
     """
     images = list(folder.images)
     pattern = output.with_name(f"{output.stem.replace('%', '%%')}-%06d.tar")
@@ -148,7 +148,7 @@ def _find_images(folder: Path) -> Iterator[str]:
 
 
 class _Keys:
-    """Names of files to keys that no two share, and that have no dot where the field would begin."""
+    """Names of files to unique keys without a dot in their last part, where the field would begin."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()

@@ -1,4 +1,4 @@
-"""A folder as another tool left it, to a descriptor: of what is known already nothing is counted again."""
+"""A folder that another tool made, to a descriptor; counts that its files state are not made again."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ IMAGE_FOLDER = "imagefolder"
 
 
 class Imported(NamedTuple):
-    """What became of a folder."""
+    """What was made of a folder."""
 
     content: dict[str, Any]
     """The descriptor."""
     kind: str
     """What the folder was taken for: one of `wids.descriptor.KINDS`, or `IMAGE_FOLDER`."""
     num_counted: int
-    """Shards whose samples had to be counted, because no file in the folder told."""
+    """Shards whose samples had to be counted, because no file in the folder states how many they are."""
 
 
 def import_folder(
@@ -53,21 +53,21 @@ def import_folder(
     progress: bool = False,
     storage: Storage | None = None,
 ) -> Imported:
-    """Write the descriptor of a folder as img2dataset, Energon, DALI or a Hugging Face repository left it, and return it.
+    """Write the descriptor of a folder made by img2dataset, Energon or DALI, or of a Hugging Face repository; return it.
 
-    Counts that stand in the folder are taken over; a shard that turns out to have fewer samples is an error at its first use.
-    Images in folders of classes are written to shards beside the descriptor first.
+    Counts found in the folder are used; a shard that turns out to have fewer samples is an error when it is first read.
+    Images in one folder per class are first written into shards beside the descriptor.
 
     Args:
         source: Path or URL of the folder.
         output: Path of the descriptor; it appears only whole. Shards under its folder are named relative to it.
         split: Which split of a folder that has several.
-        kind: One of `wids.descriptor.KINDS` or `IMAGE_FOLDER`, to take the folder for that; None for what it looks like.
-        name: Of the dataset; None for the split's or the folder's, or for images the descriptor's.
-        max_bytes: Of images, most bytes of a shard, or `"500MB"`; None for 1 GB.
-        seed: Of images, write them in an order that is drawn from this number; None for class by class.
-        resume: Of images, go on behind the shards that are there.
-        executor: Counts samples where nothing tells; None for one shard after the other in this thread.
+        kind: What the folder is, one of `wids.descriptor.KINDS` or `IMAGE_FOLDER`; None to tell it from its files.
+        name: Of the dataset; None for the name of the split or the folder, or for images that of the descriptor.
+        max_bytes: For images, most bytes of a shard, or `"500MB"`; None for 1 GB.
+        seed: For images, write them in the random order of this seed; None for class by class.
+        resume: For images, continue after the shards that an earlier run with the same arguments left.
+        executor: Counts samples where that is needed; None for one shard after the other in this thread.
         progress: Show a bar when that takes more than a moment.
         storage: Reads the folder; None for one with the defaults.
 
@@ -92,7 +92,7 @@ def import_folder(
     if folder is None:
         raise DescriptorError(f"{redact(str(source))}: is no folder; name the folder that holds the shards")
     if kind is None and (max_bytes, seed, resume) != (None, None, False):
-        kind = IMAGE_FOLDER  # which nothing else has
+        kind = IMAGE_FOLDER  # these options are for images only
     images = _find_images(folder, split, kind)
     if images is not None:
         content = pack_images(images, path, name=name, max_bytes=max_bytes, seed=seed, resume=resume, progress=progress)
@@ -112,10 +112,10 @@ def import_folder(
 
 
 def _find_images(folder: Folder, split: str | None, kind: str | None) -> ImageFolder | None:
-    """Return the images of a folder of images, None where it is none.
+    """Return the images of a folder of images; None for any other folder.
 
     Raises:
-        DescriptorError: It holds none, though it was called one; or shards too, and nothing says which are meant.
+        DescriptorError: `kind` is `IMAGE_FOLDER` and the folder holds no images; or it holds shards too, and `kind` is None.
     """
     if kind not in {None, IMAGE_FOLDER} or "://" in folder.location:
         return None

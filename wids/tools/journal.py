@@ -1,14 +1,14 @@
-"""What was found in shards, on the disk as soon as it is found: who is stopped goes on from there, who comes again is quick.
+"""What was found in shards, written down as soon as it is found, so that an interrupted run resumes and a later one is quick.
 
-    .train.json.journal      beside train.json, while that is made and after
+    .train.json.journal      beside train.json, while that is made and afterwards
 
-A first line names the format. A record a shard follows, in the order in which they were done: three numbers (bytes of the
-facts, bytes of the index, digest of both), the facts as JSON, and the index as the pack will hold it. A record that is cut
-or damaged ends the journal, and is written over. When descriptor and pack are written, the indexes are in the pack, and the
-journal is written again without them: a few hundred bytes a shard.
+The first line names the format. Then there is a record for each shard, in the order in which shards were done: three numbers
+(bytes of the facts, bytes of the index, digest of both), the facts as JSON, and the index as the pack will hold it. A cut or
+damaged record ends the journal, and is overwritten. Once descriptor and pack are written, the pack has the indexes, and the
+journal is rewritten without them: a few hundred bytes a shard.
 
-It may be removed at any time, which costs another reading of the shards. One process writes it; another one that makes
-the same descriptor at the same time keeps its own, without a name.
+It may be removed at any time; the shards are then read again. One process writes it; another one that makes the same
+descriptor at the same time uses a temporary file of its own.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 _FORMAT = b"wids journal 1\n"
 _NUMBERS = struct.Struct("<QQQ")
 _LONGEST_FACTS = 1 << 24
-"""Bytes; a damaged length is not taken for a reason to read gigabytes."""
+"""Bytes; a longer one is a damaged length, for which gigabytes would be read."""
 
 
 class Journal:
     """The shards that are done, by URL.
 
     Args:
-        output: The descriptor that it belongs to; None for a journal that nobody finds again.
-        pack: The index pack beside it, which may hold what the journal leaves out.
-        is_fresh: Forget what an earlier run has found.
+        output: The descriptor that it belongs to; None for one in a temporary file.
+        pack: The index pack beside the descriptor, which may hold the indexes that the journal lacks.
+        is_fresh: Discard what an earlier run found.
 
     Raises:
         OSError: It cannot be written.
@@ -82,15 +82,15 @@ class Journal:
         try:
             self._file.close()
         except OSError:
-            if error is None:  # else that one says the same: the disk is full
+            if error is None:  # else `error` has the same cause: the disk is full
                 raise
 
     def find(self, url: str, name: str) -> ShardDescription | None:
         """Return what was found in a shard; None where nothing was.
 
         Args:
-            url: That it goes by here, the same in all runs.
-            name: That it goes by in the pack. Where neither journal nor pack has its index any more, it is left out.
+            url: What the journal calls the shard, the same in all runs.
+            name: What the pack calls it. If neither journal nor pack has its index any more, `packed` is None.
         """
         found = self._found.get(url)
         if found is None or found.packed is None or url in self._places:
@@ -114,10 +114,10 @@ class Journal:
         self._places[url] = (end + start, len(data), text)
 
     def packed(self, url: str, name: str) -> tuple[str, bytes]:
-        """Return what a pack holds of a shard that was found with it; arguments are those of `find`.
+        """Return what a pack is to hold of a shard that was found with an index; arguments are those of `find`.
 
         Raises:
-            WidsError: The pack that had it was changed by somebody else.
+            WidsError: Another process has changed the pack that had it.
         """
         if url in self._places:
             start, length, text = self._places[url]
@@ -129,7 +129,7 @@ class Journal:
         return data
 
     def settle(self, urls: Iterable[str]) -> None:
-        """Keep only these shards, without what the pack holds of them.
+        """Keep only these shards, without their indexes, which the pack has now.
 
         Raises:
             OSError: It cannot be written.
@@ -142,7 +142,7 @@ class Journal:
                 _write_record(file, url, self._found[url], b"")
 
     def _open(self) -> tuple[BinaryIO, bool]:
-        """Return the journal's file, locked, and whether it has a name; one without where another process has that."""
+        """Return the journal's file, locked, and whether it has its name: not if another process has it open."""
         if self._path is None:
             return tempfile.TemporaryFile(), False
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -158,7 +158,7 @@ class Journal:
             file.close()
             return tempfile.TemporaryFile(dir=self._path.parent), False
         except OSError:
-            pass  # a file system without locks: two at once would be rare, and harm only the next run
+            pass  # a file system without locks: two writers at once are rare, and only make the next run read shards again
         return file, True
 
     def _load(self) -> None:
@@ -179,7 +179,7 @@ class Journal:
         self._file.truncate()
 
     def _find_packed(self, name: str, found: ShardDescription) -> tuple[str, bytes] | None:
-        """Return what the pack of the last run holds of a shard, where it is what was found."""
+        """Return what the pack of the last run holds of a shard; None unless it is whole and of the state that was found."""
         if self._old_pack is None and self._pack is not None:
             with suppress(Exception):  # zipfile raises half a dozen kinds for what is no ZIP
                 self._old_pack = IndexPack(MmapSource(str(self._pack)), self._pack.name)
@@ -197,7 +197,7 @@ class Journal:
 
 
 def _write_record(file: BinaryIO, url: str, found: ShardDescription, data: bytes) -> int:
-    """Write a record; return how far behind its beginning the index lies."""
+    """Write a record; return the offset of the index in it."""
     facts = {**asdict(replace(found, packed=None)), "url": url, "packed": found.packed and found.packed[0]}
     text = orjson.dumps(facts)
     content = text + data

@@ -1,4 +1,4 @@
-"""A file that is compressed while it is written, as its name says; equal contents give equal bytes."""
+"""Bytes to a compressed file, in the format of its name; equal contents give equal bytes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Write what is left; the file beneath stays open."""
+        """Write what is left; the file that is written to stays open."""
         ...
 
 
 def open_packer(name: str, file: IO[bytes]) -> Sink | None:
-    """Return what compresses into `file` as a shard of this name is compressed; None for a plain one.
+    """Return a sink that compresses into `file` in the format of a shard's name; None for a plain shard.
 
     Raises:
         ModuleNotFoundError: A package is missing; says how to install it.

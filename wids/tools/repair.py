@@ -1,4 +1,4 @@
-"""What is damaged, mended where that can be done: a cached copy is fetched again, of a local shard the places are named."""
+"""Damaged shards to mended ones where possible: cached copies are fetched again, damage in local shards is reported."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Repair:
 def repair(
     shards: Any, *, executor: Executor | None = None, progress: bool = False, storage: Storage | None = None
 ) -> list[Repair]:
-    """Check the cached copies of a dataset and fetch the damaged ones again; check local shards where they lie.
+    """Check the cached copies of a dataset's shards and fetch damaged ones again; check local shards where they lie.
 
-    What is compared is what the descriptor says (counts, `filesize`, `md5sum`) and what an index pack with checksums says
-    of each member. A shard that is not in the cache is not fetched.
+    Shards are compared with the descriptor (counts, `filesize`, `md5sum`), and their members with an index pack that has
+    checksums. A shard that is not in the cache is not fetched.
 
     Args:
         shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, …
-        executor: Does the work on the shards; None for one after the other in this thread.
+        executor: Checks and fetches the shards; None for one after the other in this thread.
         progress: Show a bar when it takes more than a moment.
-        storage: With the cache folder that is meant; None for the default one.
+        storage: Has the cache; None for one with the defaults that compares MD5.
 
     Returns:
         What was done about each shard, in order.

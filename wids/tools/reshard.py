@@ -4,7 +4,7 @@
     2. plan     which samples go to which new shard (`wids.tools.reshard_plan`)
     3. copy     each new shard by itself, in any process: its samples are read where they lie (`wids.tools.copy_shard`)
 
-Nothing but the plan ties new shards to each other, so what was stopped goes on with those that are missing.
+New shards do not depend on each other once the plan is made, so an interrupted run resumes with those that are missing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DIGITS = re.compile(r"[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Resharded:
-    """What `reshard` has made."""
+    """What `reshard` made."""
 
     num_samples: int
     """Samples in all new shards."""
@@ -80,35 +80,35 @@ def reshard(
 ) -> Resharded:
     """Write the samples of a dataset into new shards, with a descriptor and an index pack beside them.
 
-    What the descriptor of the dataset says besides, such as its classes, the new one says too; but not its columns.
+    Further entries of the dataset's descriptor, such as its classes, are copied to the new one; columns are not.
 
-    Of two samples with one key that come to follow each other, the second begins a new shard: in one they would be read
-    back as one sample.
+    When two samples with the same key come to follow each other, the second begins a new shard: within one, they would be
+    read back as a single sample.
 
     Args:
-        shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, …; or a `ShardListDataset`. Of a selection, as a
-            descriptor or a view, the samples that it selects, in its order, as they are stored.
-        pattern: Of the new shards, as for `ShardWriter`: `"out/train-%06d.tar"`, `"s3://bucket/train-%06d.tar.zst"`.
+        shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, …; or a `ShardListDataset`. For a selection,
+            given as a descriptor or a view: the selected samples in its order, as they are stored.
+        pattern: Names of the new shards, as for `ShardWriter`: `"out/train-%06d.tar"`, `"s3://bucket/train-%06d.tar.zst"`.
         max_samples: Most samples in a shard; None for any number.
         max_bytes: Most bytes of a shard, uncompressed, or `"500MB"`. Without any limit, a shard has 1 GB.
-        shuffle: In random order, the one of `random.Random(seed).shuffle`.
-        seed: Of the order.
-        samples: Only those with these indices in the dataset, a range of step 1.
-        keys: Only those with these keys, in the order of the dataset.
+        shuffle: Write samples in random order, that of `random.Random(seed).shuffle`.
+        seed: Seed of the random order.
+        samples: Only samples with these indices in the dataset, a range of step 1.
+        keys: Only samples with these keys, in the order of the dataset.
         fields: Only these fields, as `"jpg"` or `".jpg"`.
-        md5: Say the MD5 of each shard in the descriptor.
-        resume: Keep new shards that are there from an earlier run of the same, and write the others.
-        overwrite: Remove shards of these names first.
+        md5: Record the MD5 of each shard in the descriptor.
+        resume: Keep the new shards that an earlier run with the same arguments wrote, and write the others.
+        overwrite: Remove existing shards of these names first.
         executor: Writes the shards; None for one after the other in this thread.
         progress: Show bars when it takes more than a moment.
-        storage: Opens the shards that are there; None for one with the defaults.
-        storage_options: Passed on to fsspec for the new ones.
+        storage: Opens the shards to read; None for one with the defaults.
+        storage_options: Passed on to fsspec for the new shards.
 
     Raises:
-        ValueError: An argument is none of those that it may be, or new shards would replace what they are made from.
-        LookupError: There are no such samples or keys.
-        FileExistsError: New shards are there already.
-        WidsError: A shard cannot be read, or one that is there is none of these.
+        ValueError: An argument has a value that it cannot have, or new shards would replace those that are read.
+        LookupError: `samples`, `keys` or `fields` names something that the dataset does not have.
+        FileExistsError: New shards or their descriptor exist already.
+        WidsError: A shard cannot be read, or an existing new one holds other samples.
         OSError: A shard cannot be written.
 
     Examples:
@@ -137,7 +137,7 @@ def reshard(
     survey = SampleSurvey(descriptor, storage, copier.fields, None if keys is None else set(keys), progress=progress)
     order = _put_in_order(survey.choose(samples), seed if shuffle else None)
     cuts = plan_shards(survey.sizes[order], survey.hashes[order], limits)
-    # Made one by one: with shuffle, each may name all shards.
+    # A generator, as each task may list all shards when samples are shuffled.
     tasks = (
         survey.make_task(names.name(number), order[start:stop])
         for number, (start, stop) in enumerate(zip([0, *cuts], cuts, strict=False))
@@ -153,7 +153,7 @@ def reshard(
 
 
 def _put_in_order(rows: NDArray[np.int64], seed: int | None) -> NDArray[np.int64]:
-    """Return rows in the random order of a seed, or as they are where there is none."""
+    """Return rows in the random order of a seed; as they are for None."""
     if seed is None:
         return rows
     order = rows.tolist()
@@ -164,21 +164,21 @@ def _put_in_order(rows: NDArray[np.int64], seed: int | None) -> NDArray[np.int64
 def _copy_all(
     tasks: Iterable[CopyTask], num_tasks: int, copier: ShardCopier, executor: Executor | None, *, progress: bool
 ) -> dict[str, tuple[ShardDescription, bool]]:
-    """Write all new shards; return by name what is in each, and whether it was there."""
+    """Write all new shards; return by name what is in each, and whether it existed."""
     done = spread(copier, tasks, executor)
     return {task.name: found for task, found in show_progress(done, "writing", num_tasks, is_shown=progress)}
 
 
 def _make_room(names: ShardNames, target: Target, num_shards: int, *, resume: bool, overwrite: bool) -> None:
-    """Look at what is there before anything is written.
+    """Remove existing shards if `overwrite`; refuse to write between others.
 
     Raises:
-        FileExistsError: Something is, and it is to be neither kept nor replaced.
+        FileExistsError: Something has a name that is needed, and is to be neither kept nor replaced.
     """
     if overwrite:
         remove_shards(names, target, 0)
     wanted = () if resume else (names.descriptor, *map(names.name, range(num_shards)))
-    # One more than is planned would be taken for a part of the new ones.
+    # A shard numbered right after the last one would seem to belong to the new ones.
     for name in (*wanted, names.name(num_shards)):
         if target.exists(name):
             raise FileExistsError(
@@ -197,7 +197,7 @@ def _refuse_inputs(given: Any, listed: Sequence[Mapping[str, Any]], names: Shard
     if isinstance(given, (str, os.PathLike)):
         paths.append(os.fspath(given))
     for path in paths:
-        # The file that a link leads to may have another name.
+        # A shard that is read through a link has two names.
         real_names = {path.rpartition("/")[2], _plain(path).rpartition("/")[2]}
         would_be = {
             names.descriptor,

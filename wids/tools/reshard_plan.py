@@ -25,8 +25,8 @@ def measure_samples(index: TarIndex, fields: Container[str] | None, headers: Hea
 
     Args:
         index: Of the shard that they are in.
-        fields: The only ones that are written; None for all.
-        headers: Makes what stands before data.
+        fields: Fields that are written; None for all.
+        headers: Makes the headers of members.
     """
     totals = np.zeros(index.num_samples, np.int64)
     key_ends = index.key_ends.astype(np.int64)
@@ -49,14 +49,14 @@ def measure_samples(index: TarIndex, fields: Container[str] | None, headers: Hea
 
 
 def plan_shards(sizes: NDArray[np.int64], keys: NDArray[np.uint64], limits: Limits) -> list[int]:
-    """Return where each shard ends, in samples: as many as its limits allow go into each, in order.
+    """Return the end of each new shard as a number of samples from the first; each is filled as far as its limits allow.
 
-    Two samples with one key that follow each other would be read back as one; the second begins a shard of its own.
+    Two samples with the same key that follow each other would be read back as one; the second begins a new shard.
 
     Args:
-        sizes: `(num_samples,)` int64, bytes of each in a tar, its headers included.
+        sizes: `(num_samples,)` int64, bytes of each sample in a tar, headers included.
         keys: `(num_samples,)` uint64, a hash of each sample's key.
-        limits: How much goes into one shard.
+        limits: Of one shard.
 
     Examples:
         >>> from wids.tools.shard_file import Limits

@@ -1,4 +1,4 @@
-"""Many shards to what a plan of new ones needs of their samples: bytes, keys, and where each lies."""
+"""Existing shards to what a plan of new ones needs to know of their samples: bytes, keys, and where each lies."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class SampleSurvey:
         return np.fromiter((key in wanted for key in read_keys(index)), np.bool_, index.num_samples)
 
     def _find_missing(self) -> list[bytes]:
-        """Return the keys that are wanted and that no sample of the data set has."""
+        """Return the keys that are wanted and that no sample of the dataset has."""
         wanted = sorted(self._wanted or ())
         if not wanted:
             return []
@@ -93,14 +93,14 @@ class SampleSurvey:
         return [key for key, found in zip(wanted, is_there.tolist(), strict=True) if not found]
 
     def choose(self, samples: range | None) -> NDArray[np.int64]:
-        """Return where the samples that are written lie among all of the shards, in the order of the data set.
+        """Return where the samples that are written lie among all of the shards, in the order of the dataset.
 
         Args:
-            samples: Their indices in the data set; None for all.
+            samples: Their indices in the dataset; None for all.
 
         Raises:
-            ValueError: There are none, or one has none of the fields.
-            LookupError: Some are not there.
+            ValueError: There are no samples to write, or one has none of the fields.
+            LookupError: A key or a field is in no sample, or an index is out of range.
         """
         _refuse_missing("keys", list(map(show, self._find_missing())))
         _refuse_missing("fields", list(map(repr, sorted(self._missing_fields))))
@@ -123,7 +123,7 @@ class SampleSurvey:
         return chosen
 
     def make_task(self, name: str, rows: NDArray[np.int64]) -> CopyTask:
-        """Return how a new shard of these samples is made."""
+        """Return the task of writing these samples into a new shard."""
         shards = np.searchsorted(self._starts, rows, "right") - 1
         used, places = np.unique(shards, return_inverse=True)
         return CopyTask(
@@ -136,7 +136,7 @@ class SampleSurvey:
 
 
 def _find_rows(descriptor: Descriptor, counts: list[int]) -> NDArray[np.int64]:
-    """Return where the samples of a data set lie among all of its shards, which have so many each.
+    """Return where the samples of a dataset lie among all of its shards, which have so many each.
 
     Raises:
         DescriptorError: The descriptor selects rows of other shards.
@@ -146,7 +146,7 @@ def _find_rows(descriptor: Descriptor, counts: list[int]) -> NDArray[np.int64]:
 
 
 def _refuse_missing(things: str, missing: list[str]) -> None:
-    """Refuse to write less than was asked for.
+    """Refuse to leave out in silence what was asked for.
 
     Raises:
         LookupError: Something is missing.

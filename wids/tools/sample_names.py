@@ -11,7 +11,7 @@ _ORDINARY_FIELD = re.compile(r"\.?\w+(?:\.\w+)*", re.ASCII)
 
 
 def encode_key(key: object) -> bytes:
-    """Return a key as it stands in a name.
+    """Return a key as the names of members have it.
 
     Raises:
         EncodeError: It would be read back as another key, or be a path outside the folder where it is unpacked.
@@ -34,7 +34,7 @@ def encode_key(key: object) -> bytes:
 
 
 def encode_field(field: object) -> bytes:
-    """Return a field as it stands in a name, with its dot.
+    """Return a field as the names of members have it, with its dot.
 
     Raises:
         EncodeError: It would be read back as another field, or not at all.

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from wids.dataset import ShardListDataset
 
 _OWN = {"shardlist", "datasets", "base", "index", "rows"}
-"""What is written anew, or holds only where the first descriptor lies."""
+"""What a selection's descriptor states itself, and does not copy from the first one."""
 
 
 def write_selection(descriptor: Any, rows: Any, output: str | os.PathLike[str]) -> dict[str, Any]:
     """Write the descriptor of some samples of a dataset, and return what it says.
 
-    It names all shards, so that `__index__` stays what it is in the dataset, and the rows by bits or ranges, whichever is
-    shorter. Its fingerprint pins it: where the shards have other counts by then, it is not loaded.
+    It lists all shards, so that `__index__` stays what it is in the dataset, and the rows as bits or ranges, whichever is
+    shorter. A fingerprint pins it: when the shards have other names, counts or order later, loading it is an error.
 
     Args:
         descriptor: What `ShardListDataset` takes, a selection too; or a `ShardListDataset`.
@@ -32,7 +32,8 @@ def write_selection(descriptor: Any, rows: Any, output: str | os.PathLike[str]) 
         output: Path of the new descriptor; it appears only whole. Shards under its folder are named relative to it.
 
     Raises:
-        DescriptorError: `descriptor` cannot be read, or `output` not be written.
+        DescriptorError: `descriptor` cannot be read, or `output` cannot be a descriptor.
+        OSError: `output` cannot be written.
         TypeError: `rows` is neither a mask nor indices.
         ValueError: A mask has another length.
         IndexError: An index is out of range; names it.
@@ -67,7 +68,7 @@ def _refuse_same(path: Path, descriptor: Path) -> None:
 
 
 def _list_shards(dataset: ShardListDataset, path: Path) -> dict[str, Any]:
-    """Return the shards of a dataset, and where their indexes lie, as they are called from a descriptor."""
+    """Return the entries that list the shards of a dataset and their indexes, with URLs relative to a descriptor."""
     shards: Sequence[Mapping[str, Any]] = dataset.spec["shardlist"]
     folder = path.parent.absolute()
     names = name_shards([str(shard["url"]) for shard in shards], folder, None)
@@ -82,7 +83,7 @@ def _list_shards(dataset: ShardListDataset, path: Path) -> dict[str, Any]:
     if len(packs) == 1 and None not in packs:
         return {"index": name_shards([str(packs.pop())], folder, None)[0], "shardlist": listed}
     for entry, shard in zip(listed, shards, strict=True):
-        if shard.get("index"):  # as it is called from anywhere: only the descriptor's own is resolved
+        if shard.get("index"):  # absolute: readers resolve only the descriptor's own
             entry["index"] = _absolute(str(shard["index"]))
     return {"shardlist": listed}
 

@@ -1,4 +1,4 @@
-"""Samples to one shard, member after member, into a file that nobody else sees yet."""
+"""Samples to one shard, member after member, in a file that is still private."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ END_BYTES = 2 * BLOCK
 _ZEROS = bytes(BLOCK)
 
 _DEFAULT_MAX_BYTES = 10**9
-"""Of a shard for which nothing else was said: large enough to be read in one go, small enough to be fetched for one."""
+"""Of a shard without any limit given: large enough to be read at full speed, small enough to be fetched for one sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much goes into one shard; a sample that is larger than all bytes gets a shard of its own."""
+    """How much goes into one shard; a sample larger than `max_bytes` gets a shard of its own."""
 
     max_samples: int | None = None
     """Samples, at least 1; None for any number."""
@@ -40,7 +40,7 @@ class Limits:
             raise ValueError(f"max_samples is {self.max_samples}; it must be at least 1")
 
     def allow(self, num_samples: int, num_bytes: int) -> bool:
-        """Tell whether a shard may have so many samples, in so many bytes without the archive's end."""
+        """Tell whether a shard may have `num_samples` samples and `num_bytes` bytes, the end of the archive not counted."""
         if num_samples <= 1:
             return True
         return (self.max_samples is None or num_samples <= self.max_samples) and (
@@ -52,7 +52,7 @@ def make_limits(max_samples: float | None, max_bytes: float | str | None) -> Lim
     """Return how much goes into a shard; numbers may be written as `1e5`.
 
     Raises:
-        ValueError: One of them is no such number.
+        ValueError: One of them is something else.
     """
     count = None if max_samples is None else _to_count(max_samples)
     if max_bytes is None:
@@ -70,9 +70,9 @@ class ShardFile:
     """One shard while it is written.
 
     Args:
-        part: Where it is written to.
-        name: That it will have, which says how it is compressed.
-        headers: Makes what stands before data.
+        part: The private file to write.
+        name: File name that the shard will have; its ending says how it is compressed.
+        headers: Makes the headers of members.
     """
 
     def __init__(self, part: Part, name: str, headers: HeaderMaker) -> None:
@@ -85,7 +85,7 @@ class ShardFile:
         self._headers = headers
 
     def make_headers(self, members: Sequence[tuple[bytes, Any]]) -> tuple[list[bytes], int]:
-        """Return the headers of a sample's `(name, data)` if it is written now, and how long the shard is then."""
+        """Return the headers of a sample's `(name, data)` members if it is written next, and the shard's bytes after it."""
         headers = []
         num_bytes = self.num_bytes
         make = self._headers.make
@@ -101,7 +101,7 @@ class ShardFile:
 
         Args:
             members: `(name, data)` of each.
-            headers: What `make_headers` returned for them.
+            headers: As `make_headers` returned them for these members.
         """
         write = self._sink.write
         for header, (_, data) in zip(headers, members, strict=True):
@@ -115,7 +115,7 @@ class ShardFile:
         self.num_samples += 1
 
     def finish(self) -> None:
-        """Write the end of the archive; the part has all of it then."""
+        """Write the end of the archive; then the part is complete."""
         self._sink.write(bytes(END_BYTES))
         if self._packer is not None:
             self._packer.close()

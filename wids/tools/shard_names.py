@@ -11,7 +11,7 @@ from wids.errors import redact
 from wids.index_files import SUFFIX
 
 _NUMBER = re.compile(r"%0?[0-9]{0,2}[diu]")
-"""Other formats would write names that are not found again by their numbers, or hold a NUL."""
+"""Other formats give names that no number leads back to, or that hold a NUL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,14 @@ class ShardNames:
     folder: str
     """Path or URL, without a slash at its end; empty for the current folder."""
     pattern: str
-    """Of the name in it, with one `%d`."""
+    """Of the file names in it, with one `%d`."""
 
     @classmethod
     def parse(cls, pattern: str | os.PathLike[str]) -> ShardNames:
         """Return what a pattern means.
 
         Raises:
-            ValueError: It has no number, or one elsewhere than in the name; or is no shard's name.
+            ValueError: It has no `%d` in the file name, or more than one; or the name is not one of a shard.
 
         Examples:
             >>> names = ShardNames.parse("s3://bucket/out/train-%06d.tar")

@@ -1,4 +1,4 @@
-"""Sizes of many members to what is worth knowing of them: least, median, most, and how they are spread."""
+"""Sizes of many members to their statistics: minimum, median, maximum, and a histogram."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MERGED_AT_LEAST = 1 << 20
-"""Sizes that are gathered before they are counted together."""
+"""Sizes collected before they are merged into the counts."""
 
 
 class Sizes:
-    """How many members have how many bytes; takes memory for each distinct size, not for each member.
+    """Counts of members by size; takes memory for each distinct size, not for each member.
 
     Examples:
         >>> sizes = Sizes()
@@ -58,7 +58,7 @@ class Sizes:
 
     @property
     def median(self) -> int:
-        """Bytes of the one in the middle; of an even number, of the smaller one of the two."""
+        """Bytes of the median one; for an even number of members, of the smaller of the middle two."""
         middle = (self.count - 1) // 2
         return int(self._values[np.searchsorted(np.cumsum(self._numbers), middle, "right")])
 
@@ -69,7 +69,7 @@ class Sizes:
         return int(self._values[-1])
 
     def histogram(self, num_bins: int) -> list[int]:
-        """Return how many members lie in each of so many bins between the smallest and the largest, on a scale of logarithms."""
+        """Return the number of members in each of `num_bins` bins from the smallest to the largest, on a logarithmic scale."""
         self._merge()
         places = np.log1p(self._values)
         span = places[-1] - places[0]

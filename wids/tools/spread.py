@@ -15,15 +15,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _IN_FLIGHT = 256
-"""Things that an executor has at once: enough for a cluster, few enough that neither tasks nor results pile up."""
+"""Things that an executor is given at once: enough for a cluster, few enough that neither tasks nor results pile up."""
 
 
 def spread(work: Callable[[T], R], things: Iterable[T], executor: Executor | None) -> Iterator[tuple[T, R]]:
-    """Yield each thing and what `work` returns of it, in the order in which they are done.
+    """Yield each thing and what `work` returns for it, as they are done.
 
     Args:
-        work: Pickles small where the executor's workers are other processes, as things do; what it raises ends it all.
-        things: Taken one by one, as room comes.
+        work: Must pickle small, as must things, if the executor's workers are other processes. What it raises ends everything.
+        things: Taken one by one, as the executor has room.
         executor: Runs the work; None for one after the other in this thread.
 
     Raises:
@@ -46,7 +46,7 @@ def spread(work: Callable[[T], R], things: Iterable[T], executor: Executor | Non
         while running:
             yield from _take_done(running)
     except BrokenExecutor as error:
-        yield from _take_results(running)  # submitting may notice before they were taken
+        yield from _take_results(running)  # submit may be the first to notice, when results have not been taken yet
         raise WidsError(
             "a process that read shards was ended from outside, for want of memory perhaps; give fewer workers"
         ) from error
@@ -65,10 +65,10 @@ def map_in_order(
     chunksize: int = 1,
     progress: bool,
 ) -> Iterable[R]:
-    """Return what `work` returns of each thing, in the order of the things; the executor is given all of them at once.
+    """Return what `work` returns for each thing, in their order; the executor is given all of them at once.
 
     Args:
-        work: Pickles small where the executor's workers are other processes, as things do.
+        work: Must pickle small, as must things, if the executor's workers are other processes.
         things: To work on.
         executor: Runs the work; None for one after the other in this thread.
         label: What is done with them, for the bar.
@@ -85,7 +85,7 @@ def map_in_order(
 
 
 def _take_done(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
-    """Wait until something is done; yield what is, and forget it; raise what failed only then."""
+    """Wait until something is done; yield and forget all that is done, and only then raise what failed."""
     done = wait(running, return_when=FIRST_COMPLETED).done
     yield from _take_results(running)
     for future in done:
@@ -93,7 +93,7 @@ def _take_done(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
 
 
 def _take_results(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
-    """Yield what is done and did not fail, and forget it."""
+    """Yield and forget what is done and did not fail."""
     for future in list(running):
         if future.done() and not future.cancelled() and future.exception() is None:
             yield running.pop(future), future.result()

@@ -1,4 +1,4 @@
-"""Many shards to what is in each: those that a journal has and that are the same still are not read again."""
+"""Many shards to what is in each; those that a journal knows and that have not changed are not read again."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ASKED_AT_ONCE = 16
-"""Remote shards whose tags are asked for."""
+"""Remote shards whose tags are asked for at the same time."""
 
 
 class Survey:
     """Finds out what is in shards.
 
     Args:
-        journal: Open; has what was found before, and takes what is found now.
+        journal: An open one, which has what was found before, and takes what is found now.
         storage: Opens shards.
-        wanted: What is to be found out of each.
+        wanted: What to find out about each.
     """
 
     def __init__(self, journal: Journal, storage: Storage, wanted: Wanted) -> None:
@@ -44,10 +44,10 @@ class Survey:
         self._storage = storage
         self._wanted = wanted
         self.found: dict[str, ShardDescription] = {}
-        """By URL; what a pack holds of a shard is not in it, but in the journal."""
+        """By URL; without the shards' indexes, which the journal has."""
 
     def run(self, shards: Mapping[str, str], executor: Executor | None, *, progress: bool) -> dict[str, str]:
-        """Find out about all shards that the journal does not know; return what is wrong with those that cannot be read.
+        """Find out about the shards that the journal does not know; return errors by URL, of those that cannot be read.
 
         Args:
             shards: By URL, what the descriptor and the pack call them.
@@ -70,7 +70,7 @@ class Survey:
                     self.found[url] = result.without_pack()
                 bar.add(result)
         for url, name in shards.items():
-            # Said here and not where the shard is read, which may be a process whose log nobody sees.
+            # Logged here and not where the shard is read, which may be a process whose log nobody sees.
             for note in self.found[url].notes if url in self.found else []:
                 _log.warning("%s: %s", redact(name), note)
         return {url: errors[url] for url in shards if url in errors}
@@ -85,11 +85,11 @@ class Survey:
         return self._journal.packed(_same(url), name)
 
     def settle(self) -> None:
-        """Have the journal keep just these shards, because descriptor and pack are written."""
+        """Let the journal keep these shards alone; descriptor and pack must have been written."""
         self._journal.settle(map(_same, self.found))
 
     def _look_up(self, shards: Mapping[str, str]) -> dict[str, ShardDescription | None]:
-        """Take over what is known; return the shards that must be read, with what is known of them all the same."""
+        """Use what is known; return the shards that must be read, each with what is known of it nevertheless, or None."""
         known = {url: self._journal.find(_same(url), name) for url, name in shards.items()}
         asked = [url for url, found in known.items() if found is not None and found.identity is not None]
         missing = dict.fromkeys(shards)
@@ -107,7 +107,7 @@ class Survey:
 
 
 class _Bar:
-    """Shards, time left, samples and bytes."""
+    """A bar that shows shards, time left, samples and bytes."""
 
     def __init__(self, num_shards: int, done: list[ShardDescription], *, is_shown: bool) -> None:
         self._num_samples = sum(found.num_samples for found in done)
@@ -144,8 +144,8 @@ def _try_describe(
 
 
 def _same(url: str) -> str:
-    """Return what the journal calls a shard: absolute, and without what only says who asks for it, and until when."""
+    """Return what the journal calls a shard: an absolute URL or path, without the signature that expires."""
     try:
-        return storable(unsigned(locate(url)))  # a folder above the shards may have any name
+        return storable(unsigned(locate(url)))  # the name of a folder may be no UTF-8, which JSON cannot hold
     except FetchError:
-        return url  # who opens it says what is wrong with it
+        return url  # opening it raises an error that says what is wrong

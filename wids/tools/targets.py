@@ -1,8 +1,8 @@
-"""Where shards are written: a folder of this machine, or one of a store. They appear there only whole.
+"""Where shards are written: a folder of this machine, or one in a store. They appear there only when they are whole.
 
-A shard is written into a private file first. In a folder it then gets its name by one rename; to a store it is uploaded.
-Object stores show an object when all of it has come; in other stores (ssh, hdfs, smb, …) it is uploaded under a
-private name and moved.
+A shard is first written into a private file. In a folder it then gets its name in one step; to a store it is uploaded.
+Object stores show an object only when it is complete; in other stores (ssh, hdfs, smb, …) it is uploaded under a
+private name and then moved.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SHOWN_WHOLE = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf",
 
 
 class Part:
-    """A private file that becomes a shard, locked while this process lives, so that leftovers of dead ones are known."""
+    """A private file that becomes a shard; locked while this process lives, so that leftovers of dead ones can be told."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path, descriptor = create_unfinished(folder, f"{_PREFIX}{name[:_LONGEST_STEM]}", _SUFFIX)
@@ -57,7 +57,7 @@ class Part:
             return
         self.path.unlink(missing_ok=True)
         forget_unfinished(self.path)
-        with suppress(OSError):  # closing writes what is left, which nobody needs, and the disk may be full
+        with suppress(OSError):  # closing writes what is buffered, which nobody needs, and the disk may be full
             self.file.close()
 
 
@@ -82,19 +82,19 @@ class Target(Protocol):
     """Where shards are written."""
 
     def prepare(self) -> None:
-        """Make what must be there before the first part."""
+        """Make what must exist before the first part."""
         ...
 
     def url(self, name: str) -> str:
-        """Return the path or URL of what has this name here."""
+        """Return the path or URL of a file with this name here."""
         ...
 
     def exists(self, name: str) -> bool:
-        """Tell whether something has this name here."""
+        """Tell whether a file or object with this name exists here."""
         ...
 
     def make_part(self, name: str) -> Part:
-        """Return a new private file for what will have this name."""
+        """Return a new private file for a shard that will have this name."""
         ...
 
     def publish(self, part: Part, name: str) -> None:
@@ -106,20 +106,20 @@ class Target(Protocol):
         ...
 
     def put(self, name: str, write: Callable[[Path], None]) -> None:
-        """Have a small file written by a function that writes files only whole."""
+        """Make a small file with a function that writes a path, in one step."""
         ...
 
     def remove(self, name: str) -> None:
-        """Remove what has this name here, if anything has."""
+        """Remove the file or object with this name, if there is one."""
         ...
 
     def close(self) -> None:
-        """Let go of everything private."""
+        """Remove everything private."""
         ...
 
 
 def open_target(folder: str, storage_options: Mapping[str, Any] | None = None) -> Target:
-    """Return the folder of a path or URL; nothing is made or asked yet.
+    """Return the target of a path or URL, without accessing it yet.
 
     Args:
         folder: Path or URL; empty for the current folder.
@@ -140,7 +140,7 @@ class Folder:
     """A folder of this machine.
 
     Args:
-        path: Of it; made, with those around it, when it is not there.
+        path: Of the folder, which `prepare` makes with its parents if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -172,7 +172,7 @@ class Folder:
         part.drop()
 
     def put(self, name: str, write: Callable[[Path], None]) -> None:
-        """Have a small file written here; what a killed process leaves of it is known as such."""
+        """Make a small file here; what a killed process leaves of it can be told as such."""
         with scratch_path(self._path) as scratch:
             write(scratch.with_name(name))
             scratch.with_name(name).rename(self._path / name)
@@ -186,10 +186,10 @@ class Folder:
 
 
 def _rename(path: Path, name: Path) -> None:
-    """Rename a file, if no other has the name.
+    """Rename a file, unless the name is taken.
 
     Raises:
-        FileExistsError: One has.
+        FileExistsError: It is.
     """
     try:
         name.hardlink_to(path)  # a rename would replace what is there
@@ -204,10 +204,10 @@ def _rename(path: Path, name: Path) -> None:
 
 
 class Store:
-    """A folder of a store that fsspec knows; parts are made in a temporary folder of this machine.
+    """A folder in a store that fsspec supports; parts are made in a temporary folder of this machine.
 
     Args:
-        location: Of it.
+        location: Of the folder in the store.
         storage_options: Passed on to fsspec.
     """
 
@@ -217,7 +217,7 @@ class Store:
         self._spool: _Spool | None = None
 
     def prepare(self) -> None:
-        """Make the folder of the store, where it has such."""
+        """Make the folder, in stores that have folders."""
         if self._scheme not in _SHOWN_WHOLE:
             with store_errors(self._location):
                 file_system, path = self._stores.file_system(self._location)
@@ -241,7 +241,7 @@ class Store:
         part.drop()
 
     def put(self, name: str, write: Callable[[Path], None]) -> None:
-        """Have a small file written, and upload it."""
+        """Make a small file, and upload it."""
         path = self._folder / name
         write(path)
         self._upload(path, name)
@@ -277,7 +277,7 @@ class Store:
             return bool(file_system.exists(path))
 
     def _upload(self, source: Path, name: str) -> None:
-        """Upload a file, tried again when that fails."""
+        """Upload a file; try again when that fails."""
         shown = redact(self.url(name))
         try:
             retrying(partial(self._try_upload, source, name), shown, RetryPolicy())
@@ -297,7 +297,7 @@ class Store:
                 file_system.put_file(str(source), private)
                 file_system.mv(private, path)
             except BaseException:
-                with suppress(Exception):  # what went wrong is told by the error; this is only tidying up
+                with suppress(Exception):  # the upload's own error is the one to raise
                     file_system.rm_file(private)
                 raise
 

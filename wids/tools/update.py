@@ -1,4 +1,4 @@
-"""A descriptor corrected by what its shards hold today, and its index pack with it."""
+"""A descriptor to one that agrees with what its shards hold now, and its index pack with it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def recount(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> list[tuple[str, Any, Any]]:
-    """Set `nsamples`, and `filesize` and `md5sum` where they were given, to what the shards have.
+    """Set `nsamples`, and `filesize` and `md5sum` in entries that have them, to what the shards hold now.
 
     Args:
         entries: The descriptor's `shardlist`, changed in place.
         shards: The same shards with their URLs resolved.
         storage: Opens them.
-        pack: The descriptor's index pack, absolute, made anew: with checksums if it had them, or cannot be read.
+        pack: Absolute path of the descriptor's index pack, which is made anew, with checksums if it had them or cannot be
+            read; None if it has none.
         executor: Reads the shards; None for one after the other in this thread.
         progress: Show a bar when it takes more than a moment.
 
@@ -76,4 +77,4 @@ def _has_checksums(pack: Path, storage: Storage) -> bool:
     try:
         return IndexPack(storage.open({"url": str(pack)}), str(pack)).has_checksums
     except Exception:  # zipfile raises half a dozen kinds for what is no ZIP
-        return True  # more than was there does no harm; fewer would stop those that compare
+        return True  # checksums that nobody wanted do no harm; missing ones stop readers that compare

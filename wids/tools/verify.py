@@ -1,7 +1,7 @@
 """A dataset to what is wrong with it: each shard by itself, then keys and fields across all of them.
 
-Between shards, a key is 8 bytes: its hash. Those that are equal only say where to look; keys are read again before two
-are called the same.
+Across shards, keys are compared as hashes of 8 bytes. Equal hashes only say where to look: the keys themselves are read again
+before two are reported as the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_REPEATED = 1000
-"""Keys in several shards that are looked up and named; the others are only counted."""
+"""Keys in several shards that are looked up and named; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Verification:
     num_samples: int
     """Samples in those that can be read."""
     findings: list[Finding]
-    """By shard, in order; what concerns several shards comes last."""
+    """By shard, in order; those about several shards come last."""
 
     def count(self, severity: str) -> int:
         """Return how many findings are of this severity."""
@@ -49,7 +49,7 @@ class Verification:
 def verify(
     shards: Any, *, executor: Executor | None = None, progress: bool = False, storage: Storage | None = None
 ) -> Verification:
-    """Read a dataset whole and return what is wrong with it.
+    """Read all of a dataset and return what is wrong with it.
 
     Args:
         shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, …
@@ -58,7 +58,7 @@ def verify(
         storage: Opens shards, each as it is stored now; None for one with the defaults.
 
     Raises:
-        DescriptorError: The descriptor cannot be read; shards that cannot are findings.
+        DescriptorError: The descriptor cannot be read. A shard that cannot be read is a finding.
 
     Examples:
         >>> verify("train.json")
@@ -76,7 +76,7 @@ def verify(
 
 
 def _compare_fields(reports: Iterable[ShardReport]) -> list[Finding]:
-    """Report the sets of fields that are not the one that most samples have."""
+    """Report each set of fields other than the most frequent one."""
     counts: dict[tuple[str, ...], int] = {}
     firsts: dict[tuple[str, ...], tuple[str, str]] = {}
     for report in reports:

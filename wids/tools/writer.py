@@ -4,8 +4,8 @@
         for number, (image, label) in enumerate(examples):
             writer.write({"__key__": f"{number:09d}", "jpg": image, "cls": label})
 
-A shard is written under a private name, and finished while the next one is written: read back, brought to the disk and
-renamed, each after the one before. So at any moment what is there is whole, and is the beginning of the dataset.
+A shard is written under a private name, and finished while the next one is written: read back, flushed to the disk and
+renamed, always after the one before it. So at any moment the shards that exist are whole, and are the first ones of the dataset.
 """
 
 from __future__ import annotations
@@ -40,43 +40,43 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MOST_REMEMBERED = 1000
-"""Fields are remembered up to here."""
+"""Most fields whose stored names are remembered."""
 
 
 class ShardWriter:
     """Writes samples into shards of limited size; use it in a `with` block.
 
-    A shard appears only whole. When the block is left by an error, the shards that were full by then stay, the one that was
-    being written is gone, and there is no descriptor: `resume=True` goes on from there, and so it does after a crash.
+    A shard appears only when it is whole. If an error ends the block, the shards that were full by then stay, the one that was
+    being written is removed, and there is no descriptor; `resume=True` continues from there, as it does after a crash.
 
     Several threads may write; in which order is up to them. A process that is forked while the writer is open cannot write
     with it, and leaves to its parent what is being written.
 
     Args:
-        pattern: Of the shards, with one `%d` in the name: a path (`"out/train-%06d.tar"`; the folder is made) or a URL of a
-            store that fsspec knows. `.tar.gz`, `.tar.zst`, `.tar.xz` and `.tar.bz2` are compressed.
-        max_samples: Most samples in a shard; None for any number. `maxcount` is webdataset's name of it.
-        max_bytes: Most bytes of a shard, uncompressed, headers included, or `"500MB"`; a larger sample has a shard of its own.
-            `maxsize` is webdataset's name of it. Without any limit, a shard has 1 GB.
+        pattern: Names of the shards, with one `%d`: a path (`"out/train-%06d.tar"`; the folder is made) or the URL of a
+            store that fsspec supports. `.tar.gz`, `.tar.zst`, `.tar.xz` and `.tar.bz2` are compressed.
+        max_samples: Most samples in a shard; None for any number. webdataset calls it `maxcount`.
+        max_bytes: Most bytes of a shard, uncompressed, headers included, or `"500MB"`; a larger sample gets a shard of its
+            own. webdataset calls it `maxsize`. Without any limit, a shard has 1 GB.
         start_shard: Number of the first shard.
-        align: Each member's bytes begin at a multiple of so many bytes, a power of two up to 64 KiB, for those who map them:
-            4096. None for the 512 that tar has.
-        index: Write a descriptor and its index pack beside the shards when all are written, named like them; without samples
-            they are those of an empty dataset.
-        facts: What else the descriptor says, such as `{"info": "…", "classes": ["cat", "dog"]}`.
-        md5: Say the MD5 of each shard in the descriptor, which takes about as long as writing large samples does; readers
-            compare it with `checksum="md5"`. Sizes are said in any case.
-        encoders: The user's own, `{".ext": function from a value to bytes}`, before all others.
-        allow_pickle: Allow what only pickle can hold; readers then have to trust you.
-        mtime: Time of every member, seconds since 1970, of which whole ones are kept; equal samples give equal shards.
-        resume: Go on behind the shards that are there: `num_samples` and `last_key` tell which sample comes next.
-        overwrite: Remove the shards that are there first, from `start_shard` up to the first number that is missing.
+        align: Let each member's bytes begin at a multiple of this many bytes, a power of two up to 64 KiB; 4096 for readers
+            that map them. None for the 512 of tar.
+        index: When all shards are written, write a descriptor and its index pack beside them, named like them; without any
+            samples they are those of an empty dataset.
+        facts: Further entries of the descriptor, such as `{"info": "…", "classes": ["cat", "dog"]}`.
+        md5: Record the MD5 of each shard in the descriptor, which takes about as long as writing large samples does; readers
+            compare it with `checksum="md5"`. Sizes are always recorded.
+        encoders: The user's own, `{".ext": function from a value to bytes}`, which come before all others.
+        allow_pickle: Allow values that only pickle can hold; readers then have to trust you.
+        mtime: Time of every member, in seconds since 1970, cut to whole ones; fixed so that equal samples give equal shards.
+        resume: Continue after the existing shards; `num_samples` and `last_key` tell which sample comes next.
+        overwrite: First remove the existing shards, from `start_shard` up to the first number that is missing.
         maxcount: The same as `max_samples`.
         maxsize: The same as `max_bytes`.
         storage_options: Passed on to fsspec.
 
     Raises:
-        ValueError: An argument is none of those that it may be.
+        ValueError: An argument has a value that it cannot have.
         FetchError: Nothing can be written to such a URL.
 
     Examples:
@@ -145,11 +145,11 @@ class ShardWriter:
 
     @property
     def num_samples(self) -> int:
-        """How many samples were written, those in the shards that `resume` has found included.
+        """How many samples were written, including those in the shards that `resume` found.
 
         Raises:
-            WidsError: The shards that are there cannot be read.
-            FileExistsError: There are some, and nothing was said about them.
+            WidsError: The existing shards cannot be read.
+            FileExistsError: Shards exist, and neither `resume` nor `overwrite` is given.
         """
         with self._lock.get():
             if not self._is_closed:
@@ -158,25 +158,25 @@ class ShardWriter:
 
     @property
     def last_key(self) -> str | None:
-        """Key of the last of those samples; None where there is none. Errors are those of `num_samples`."""
+        """Key of the last of these samples; None if there are none. Raises what `num_samples` raises."""
         with self._lock.get():
             if not self._is_closed:
                 self._open()
             return self._last_key
 
     def write(self, sample: Mapping[str, Any]) -> None:
-        """Write a sample, as the next one.
+        """Write the next sample.
 
         Args:
-            sample: `__key__`, and fields with or without their dot: bytes, or what the field's extension encodes. Other names
-                that begin with two underscores are left out.
+            sample: `__key__`, and fields with or without their dot: bytes, or a value that the field's extension can hold.
+                Other names that begin with two underscores are left out.
 
         Raises:
-            EncodeError: It would not be read back the same, or a value cannot be encoded. Nothing of it was written, and the
-                next sample can be.
-            FileExistsError: A shard of this name is there.
-            WidsError: Writing had failed before, or the writer is closed, or was open when this process was forked.
-            OSError: It cannot be written.
+            EncodeError: The sample would not be read back the same, or a value cannot be encoded. Nothing of it is written,
+                and the next one can be.
+            FileExistsError: A shard of the next name exists.
+            WidsError: Writing failed before, or the writer is closed, or was open when this process was forked.
+            OSError: The sample cannot be written.
         """
         members = self._encode_sample(sample)
         with self._lock.get():
@@ -184,11 +184,11 @@ class ShardWriter:
             self._add(sample["__key__"], members)
 
     def close(self) -> None:
-        """Finish the last shard and write the descriptor; does nothing when that was done.
+        """Finish the last shard and write the descriptor; a second call does nothing.
 
         Raises:
             OSError: A shard cannot be written.
-            WidsError: Writing had failed before; what is there is whole, and `resume=True` goes on behind it.
+            WidsError: Writing failed before; the existing shards are whole, and `resume=True` continues after them.
         """
         with self._lock.get():
             if self._is_closed:
@@ -218,10 +218,10 @@ class ShardWriter:
     # Shards
 
     def _open(self) -> None:
-        """Look at what is there, once.
+        """Look at what exists, the first time.
 
         Raises:
-            WidsError: The writer can write no more.
+            WidsError: The writer is closed, has failed, or was opened before this process was forked.
         """
         if self._failure is not None:
             raise WidsError(
@@ -285,7 +285,7 @@ class ShardWriter:
         try:
             shard.add(members, headers)
         except BaseException:
-            # Only when it is needed: entering a context costs as much as writing a small member.
+            # Entered only after an error: entering a context costs as much as writing a small member.
             with self._guarded(shard):
                 raise
         self._num_samples += 1
@@ -319,7 +319,7 @@ class ShardWriter:
 
     @contextmanager
     def _guarded(self, shard: ShardFile) -> Iterator[None]:
-        """See to it that a shard which cannot be written leaves nothing, and that none behind it appears."""
+        """After an error, remove the shard, and note the failure so that no later shard appears."""
         try:
             with explaining(self._target.url(shard.name)):
                 yield
@@ -329,7 +329,7 @@ class ShardWriter:
             raise
 
     def _abandon(self) -> None:
-        """Let go of everything; shards that are being finished are, but by no fork."""
+        """Release everything, and drop the current shard; one that is being finished still is, except in a fork."""
         self._is_closed = True
         if self._shard is not None:
             self._shard.part.drop()
@@ -338,7 +338,7 @@ class ShardWriter:
             return
         try:
             self._finisher.wait()
-        except Exception as error:  # it was told already, or an error of the user's comes before it
+        except Exception as error:  # it was raised before, or an error of the user's is being raised
             _log.debug("%s: %s", self._shown, error)
         self._finisher.close()
         self._target.close()

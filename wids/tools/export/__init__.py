@@ -1,4 +1,4 @@
-"""Index files of other tools, written from a dataset's indexes, so that they need not read the shards again."""
+"""Index files of other tools, made from a dataset's indexes, so that those tools need not read the shards again."""
 
 from wids.tools.export.dali import export_dali
 from wids.tools.export.energon import export_energon

@@ -36,7 +36,7 @@ def export_dali(
 
     Args:
         shards: Entries of a descriptor, with URLs resolved.
-        folder: Where the files go, `NAME.idx` for `NAME.tar`; made when the first one is written.
+        folder: For the files, `NAME.idx` for `NAME.tar`; made when the first one is written.
         storage: Opens the shards.
         executor: Runs the work; None for one shard after the other in this thread.
         progress: Show a bar when it takes more than a moment.
@@ -45,8 +45,8 @@ def export_dali(
         The files, in the order of `shards`: what `index_paths` takes.
 
     Raises:
-        DescriptorError: Two shards have one name.
-        WidsError: A shard cannot be read, or an index file cannot hold it.
+        DescriptorError: Two shards have the same name.
+        WidsError: A shard cannot be read, is compressed or empty, or has names that an index file cannot hold.
         OSError: A file cannot be written; those of earlier shards are whole.
     """
     paths = [folder / f"{stem_of(str(shard['url']))}{_SUFFIX}" for shard in shards]
@@ -55,7 +55,7 @@ def export_dali(
         raise DescriptorError(f"{double}: would be the index of two shards; export them to folders of their own")
     tables = map_in_order(partial(_make_table, storage), shards, executor, "indexing", progress=progress)
     for path, table in zip(paths, tables, strict=True):
-        make_folder(folder)  # not before: where the first shard cannot be read, nothing is left
+        make_folder(folder)  # not before, so that nothing is left if the first shard cannot be read
         write_file(path, table)
     return paths
 

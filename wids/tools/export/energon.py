@@ -2,7 +2,7 @@
 
     .nv-meta/.info.json     how many samples each shard has
     .nv-meta/split.yaml     which shards make which split
-    .nv-meta/dataset.yaml   crude samples: dictionaries that a cooker of the user's makes into others
+    .nv-meta/dataset.yaml   says that samples are crude: dictionaries for a cooker function of the user's
     .nv-meta/index.sqlite   where each sample and file lies, by key
     .nv-meta/index.uuid     changes with the index
     parts/000.tar.idx       uint64 offset of each sample's first header, and of the end
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _META = ".nv-meta"
 _SKIPPED = re.compile(r"__[^/]*__($|/)")
-"""Keys that Energon takes for data about the dataset."""
+"""Keys that Energon takes for metadata."""
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")
 _DATASET = b"__module__: megatron.energon\n__class__: CrudeWebdataset\n"
 _TABLES = """
@@ -82,17 +82,17 @@ def export_energon(
 
     Args:
         splits: Name of each split to entries of a descriptor, with URLs resolved.
-        folder: Which holds all shards, on this machine; the offset files go beside the shards, `.nv-meta` into the folder.
+        folder: A folder of this machine that holds all shards; offset files go beside them, `.nv-meta` into the folder.
         storage: Opens the shards.
         executor: Runs the work; None for one shard after the other in this thread.
         progress: Show a bar when it takes more than a moment.
 
     Returns:
-        The folder `.nv-meta`; it appears only whole.
+        The folder `.nv-meta`, which appears only when it is whole.
 
     Raises:
         DescriptorError: A shard is not in the folder, or the folder is prepared already.
-        WidsError: A shard cannot be read, or a key is in two samples, which Energon does not take.
+        WidsError: A shard cannot be read, or two samples have the same key, which Energon does not support.
         OSError: A file cannot be written.
     """
     import yaml
@@ -158,7 +158,7 @@ def _look_at(storage: Storage, shard: Mapping[str, Any]) -> _Shard:
 
 
 def _scan_headers(path: str, num_samples: int) -> list[int]:
-    """Return where samples begin, in a shard with more in it than the files of samples, as Energon finds it."""
+    """Return where samples begin as Energon finds it, in a shard that holds more than the files of samples."""
     bounds: list[int] = []
     last = None
     with tarfile.open(path, "r:") as tar:
@@ -176,7 +176,7 @@ def _scan_headers(path: str, num_samples: int) -> list[int]:
 
 
 def _write_index(path: Path, shards: Iterable[tuple[str, _Shard]]) -> dict[str, NDArray[np.int64]]:
-    """Write the database; return where the samples of each shard begin, and where the last one ends."""
+    """Write the database; return `(num_samples + 1,)` int64 for each shard: where samples begin, and the last one ends."""
     bounds = {}
     try:
         with closing(sqlite3.connect(path)) as database:

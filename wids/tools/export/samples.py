@@ -1,4 +1,4 @@
-"""A shard to where each file of each of its samples lies, for those who write indexes of other formats."""
+"""A shard to the places of its samples' files, for the writers of other index formats."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Sample(NamedTuple):
 
 
 def read_samples(shard: Mapping[str, Any], storage: Storage) -> list[Sample]:
-    """Return where the samples of a shard lie, as many as its descriptor says.
+    """Return the samples of a shard with the places of their files; as many samples as the descriptor says.
 
     Raises:
-        WidsError: It cannot be read, is compressed, or has a file that lies in several pieces.
+        WidsError: The shard cannot be read, is compressed, or has a sparse file, which lies in several pieces.
     """
     url = str(shard["url"])
     if not basename(url).lower().endswith(".tar"):
