@@ -18,8 +18,6 @@ from wids.storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Run = "Callable[..., tuple[int, str, str]]"
-
 
 @pytest.fixture
 def server(shards: list[str]) -> Iterator[WebServer]:

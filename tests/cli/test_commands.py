@@ -522,7 +522,7 @@ def examples(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["create", "info", "ls", "cat", "sample", "update", "verify", "repair", "completion"])
 @pytest.mark.usefixtures("folder")
-def test_every_command_has_examples_and_they_run(name: str, run: Run) -> None:
+def test_examples_in_help_run(name: str, run: Run) -> None:
     Path("shards").mkdir()
     Path("README.txt").write_text("about")
     for number in range(100):

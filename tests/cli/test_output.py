@@ -61,7 +61,7 @@ WHOLE = {
 }  # fmt: skip
 """Paths and JSON are not cut."""
 ELSEWHERE = {"completion"}
-"""Its output is shtab's; test_completion.py has shells use it."""
+"""Its output is shtab's; test_looking.py has a shell use it."""
 
 
 @pytest.fixture

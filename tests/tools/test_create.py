@@ -452,7 +452,7 @@ def test_a_worker_that_dies_costs_no_more_than_what_it_was_at(shards: list[str],
 # Memory, and bad places
 
 
-def test_memory_does_not_grow_with_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_grows_by_facts_and_not_by_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_tar(Path("first.tar"), sample_members(500))
     for number in range(400):

@@ -8,7 +8,7 @@ import io
 import subprocess
 import sys
 import tarfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ def test_processes_find_the_same_as_one(tmp_path: Path) -> None:
     create_index(tmp_path, path)
     (tmp_path / "shard-0001.tar").write_bytes(b"no tar" * 500)
 
-    with ThreadPoolExecutor(3) as executor:
+    with ProcessPoolExecutor(2) as executor:
         assert verify(path, executor=executor) == verify(path)
     kinds = [finding.kind for finding in verify(path).findings]
     assert kinds == ["size", "md5", "damage", "repeated-key"]

@@ -218,7 +218,7 @@ def test_numbers_may_be_floats_as_those_of_a_clock_are(tmp_path: Path) -> None:
         assert {member.mtime for member in tar} == {1234567890}
 
 
-def test_without_limits_a_shard_ends_at_a_gigabyte() -> None:
+def test_without_limits_the_limit_is_a_gigabyte() -> None:
     assert wids.tools.shard_file.make_limits(None, None).max_bytes == 10**9
     assert wids.tools.shard_file.make_limits(5, None).max_bytes is None
     assert wids.tools.shard_file.make_limits(None, "2GB").max_bytes == 2 * 10**9
