@@ -169,6 +169,35 @@ def test_open_shards_are_bounded_and_the_least_recent_goes(tmp_path: Path) -> No
         assert len(dataset._cache) <= 3
 
 
+def _pages_of_indexes(shards: Any, cache_dir: str) -> dict[str, int]:
+    """Return kB that are copies of this process's own, not pages of the file, by kept index, when all has been read."""
+    dataset = wids.ShardListDataset(shards, transformations=[], cache_dir=cache_dir)
+    assert len(list(dataset.keys())) == sum(1 for _ in dataset)
+    own: dict[str, int] = {}
+    name = None
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            name = words[-1] if words[-1].startswith(cache_dir) and words[-1].endswith(".widx") else None
+        elif name is not None and words[0] == "Anonymous:":
+            own[name] = own.get(name, 0) + int(words[1])
+    return own
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell whose pages are")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_share_the_pages_of_indexes(tmp_path: Path, method: str) -> None:
+    shards = write_shards(tmp_path, [2000, 2000])
+    arguments = (shards, str(tmp_path / "cache"))
+    here = _pages_of_indexes(*arguments)
+
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        there = pool.apply(_pages_of_indexes, arguments)
+
+    assert len(here) == 2
+    assert here == there == dict.fromkeys(here, 0)
+
+
 def test_threads_read_right_bytes_through_one_open_shard(tmp_path: Path) -> None:
     dataset = wids.ShardListDataset(write_shards(tmp_path, [20] * 5), lru_size=1)
     wrong: list[Any] = []

@@ -65,6 +65,20 @@ def test_long_names_stay_whole(tmp_path: Path, length: int, tar_format: str) -> 
     assert [sample["__key__"].decode() for sample in read_all(path)] == keys
 
 
+@pytest.mark.parametrize("length", [90, 99, 100, 130])
+def test_long_keys_of_webdatasets_writer_stay_whole(tmp_path: Path, length: int) -> None:
+    webdataset = pytest.importorskip("webdataset")
+    path = tmp_path / "a.tar"
+    keys = [f"{number:04d}".rjust(length, "k") for number in range(20)]
+    with webdataset.TarWriter(str(path)) as writer:
+        for key in keys:
+            writer.write({"__key__": key, "txt": key})
+
+    assert [(sample["__key__"].decode(), sample[".txt"].decode()) for sample in read_all(path)] == [
+        (key, key) for key in keys
+    ]
+
+
 def test_webdataset_keeps_the_fast_path_with_a_pax_header_for_each_member(tmp_path: Path) -> None:
     webdataset = pytest.importorskip("webdataset")
     path = tmp_path / "a.tar"
