@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 CORPORA = Path(os.environ.get("WIDS_CORPORA", Path(__file__).parents[2] / "shared" / "corpora"))
 """Tar archives of other projects; tests that need them are skipped where the folder is missing."""
+
+_NOBODY = 65534
 
 
 def write_tar(path: Path, members: Iterable[tuple[str, bytes]], *, tar_format: int = tarfile.USTAR_FORMAT) -> Path:
@@ -51,3 +54,16 @@ def write_descriptor(path: Path, shardlist: Iterable[Mapping[str, object]], **ex
     """Write a version 1 descriptor."""
     path.write_bytes(orjson.dumps({"wids_version": 1, "shardlist": list(shardlist), **extra}))
     return path
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Be a user who may do nothing, for a block, where this is the one who may do all."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(_NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import ROOT, subcommands
-from tests.support import write_descriptor, write_shards
+from tests.support import as_nobody, write_descriptor, write_shards
 from wids.cli import main
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Run = Callable[..., tuple[int, str, str]]
 
-NOBODY = 65534
 KINDS = {
     "a missing file": "missing.json",
     "a folder": "empty",
@@ -109,19 +108,6 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             Path(secret).write_bytes(Path(like).read_bytes())
             Path(secret).chmod(0)
         yield path
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Be a user who may do nothing, for a block, where this is the one who may do all."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.fixture

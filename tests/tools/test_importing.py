@@ -15,10 +15,11 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
 
 import wids
-from tests.support import sample_members, write_shards, write_tar
+from tests.support import as_nobody, sample_members, write_shards, write_tar
 from wids.errors import DescriptorError, FetchError, ShardMismatchError, WidsError
 from wids.storage import Storage, StorageOptions
 from wids.tools.export import export_dali
+from wids.tools.image_folder import list_images
 from wids.tools.importing import import_folder
 
 
@@ -345,6 +346,20 @@ def test_an_image_that_cannot_be_read_ends_the_packing(images: Path, tmp_path: P
     with pytest.raises(FileNotFoundError, match=r"z.png"):
         import_folder(images, tmp_path / "train.json")
     assert not (tmp_path / "train.json").exists()
+
+
+@pytest.mark.parametrize("place", ["dog", "dog/deep"])
+def test_a_folder_of_images_that_cannot_be_looked_into_is_not_left_out(
+    images: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(images)
+    Path(place).chmod(0)
+
+    try:
+        with as_nobody(), pytest.raises(PermissionError, match=place):
+            list_images(Path())
+    finally:
+        Path(place).chmod(0o755)
 
 
 @pytest.mark.parametrize(

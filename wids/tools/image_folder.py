@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import orjson
 
@@ -138,13 +138,21 @@ def _folders_in(folder: Path) -> list[str]:
 
 
 def _find_images(folder: Path) -> Iterator[str]:
-    """Yield the images in and below a folder, as torchvision orders them; links to folders are followed."""
-    for root, _, names in sorted(os.walk(folder, followlinks=True)):
+    """Yield the images in and below a folder, as torchvision orders them; links to folders are followed.
+
+    Raises:
+        OSError: A folder cannot be looked into; without its images the others would have other labels.
+    """
+    for root, _, names in sorted(os.walk(folder, onerror=_refuse, followlinks=True)):
         place = os.path.relpath(root, folder)
         prefix = "" if place == "." else f"{place}/"
         for name in sorted(names):
             if name.lower().endswith(_EXTENSIONS) and not name.startswith("."):
                 yield prefix + name
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise error
 
 
 class _Keys:
