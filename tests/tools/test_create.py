@@ -406,6 +406,46 @@ def test_what_was_done_when_a_worker_died_is_not_lost(*, at_submit: bool) -> Non
     assert done == list(range(98))
 
 
+class KilledWorker(Exception):  # noqa: N818 - as Dask calls it
+    """What an executor says in its own words."""
+
+
+class GivingUp(Executor):
+    """Does the work at once, but for what it is told to fail at or to cancel."""
+
+    def __init__(self, given_up: int, error: Exception | None) -> None:
+        self.given_up = given_up
+        self.error = error
+
+    def submit(self, function: Any, /, *arguments: Any, **more: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if arguments[0] != self.given_up:
+            future.set_result(function(*arguments))
+        elif self.error is not None:
+            future.set_exception(self.error)
+        else:
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        return future
+
+
+@pytest.mark.parametrize(
+    ("error", "message"), [(None, "CancelledError; see to it"), (KilledWorker("4 workers died"), "KilledWorker: 4 wor")]
+)
+def test_an_executor_that_gives_up_says_so_in_one_kind_of_error(error: Exception | None, message: str) -> None:
+    done: list[int] = []
+    with pytest.raises(WidsError, match=f"gave up the work on a shard: {message}"):
+        done.extend(thing for thing, _ in spread(abs, range(100), GivingUp(90, error)))
+
+    assert done == list(range(90))
+
+
+def test_what_an_executor_does_at_once_is_there_at_once() -> None:
+    results = spread(abs, range(100), GivingUp(1, KilledWorker()))
+
+    assert next(results) == (0, 0)
+
+
 def test_the_order_is_the_one_given_whoever_is_done_first(shards: list[str]) -> None:
     class Backwards(Executor):
         def __init__(self) -> None:

@@ -65,7 +65,7 @@ def create_index(
         DescriptorError: No shards were named, or the descriptor could not name them.
         OSError: The descriptor cannot be written.
         WidsError: Shards cannot be read. The descriptor of the others was written; the message lists those left out.
-            Or a process of the executor was ended; the journal has what was found until then.
+            Or a process of the executor was ended, or the executor gave up; the journal has what was found until then.
 
     Examples:
         >>> content = create_index(["shard-0000.tar", "shard-0001.tar"], "both.json")

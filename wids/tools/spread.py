@@ -27,7 +27,7 @@ def spread(work: Callable[[T], R], things: Iterable[T], executor: Executor | Non
         executor: Runs the work; None for one after the other in this thread.
 
     Raises:
-        WidsError: A worker was ended from outside, and with it the executor.
+        WidsError: A worker was ended from outside, and with it the executor; or it gave up for a reason of its own.
 
     Examples:
         >>> sorted(spread(len, ["a", "bcd"], None))
@@ -40,8 +40,10 @@ def spread(work: Callable[[T], R], things: Iterable[T], executor: Executor | Non
     running: dict[Future[R], T] = {}
     try:
         for thing in things:
-            running[executor.submit(work, thing)] = thing
-            if len(running) >= _IN_FLIGHT:
+            future = executor.submit(work, thing)
+            running[future] = thing
+            # What is done at once, by an executor of this thread, is not held back either.
+            if future.done() or len(running) >= _IN_FLIGHT:
                 yield from _take_done(running)
         while running:
             yield from _take_done(running)
@@ -89,7 +91,13 @@ def _take_done(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
     done = wait(running, return_when=FIRST_COMPLETED).done
     yield from _take_results(running)
     for future in done:
-        future.result()
+        try:
+            future.result()
+        except (BrokenExecutor, WidsError, OSError, ValueError):
+            raise
+        except Exception as error:  # a cluster's own kind, or that of work that was cancelled, which has no text
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise WidsError(f"the executor gave up the work on a shard: {reason}; see to it, then run again") from error
 
 
 def _take_results(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
