@@ -176,6 +176,7 @@ def test_old_and_other_files_of_energon_are_read(tmp_path: Path) -> None:
         (f"split_parts: {{}}\n{BOMB}", INFO, "holds no .tar shards"),
         (f"{BOMB}split_parts: *i\n", INFO, "split_parts is a list"),
         ("split_parts: {train: ['{0..99999999}.tar']}\n", INFO, "stands for more than 10000000 names"),
+        ("split_parts: {train: ['{0..3.tar']}\n", INFO, "{0..3.tar: one of its braces has no other one"),
         ("split_parts: {}\n", {"shard_counts": {"a.tar": -1}}, "shard_counts names 'a.tar' with a number; it must be"),
         ("split_parts: {}\n", {"shard_counts": []}, "shard_counts is a list"),
         ("split_parts: {}\n", b"{", "info.json: is no JSON"),
@@ -336,3 +337,10 @@ def test_documents_that_are_no_mappings_are_refused() -> None:
 def test_patterns_stand_for_bounded_numbers_of_names(pattern: str) -> None:
     with pytest.raises(DescriptorError, match="stands for more than 10000000 names"):
         expand_braces(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["{0..3.tar", "a-{b,{c}.tar", "a{b,c}}.tar"])
+def test_a_brace_without_another_is_told_and_may_be_meant(pattern: str) -> None:
+    with pytest.raises(DescriptorError, match="one of its braces has no other one"):
+        expand_braces(pattern)
+    assert expand_braces(re.sub(r"([{}])", r"\\\1", pattern)) == [pattern]

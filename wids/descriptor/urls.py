@@ -116,7 +116,7 @@ def expand_braces(pattern: str) -> list[str]:
     """Return the names that a pattern with braces stands for; a name without braces stands for itself.
 
     Raises:
-        DescriptorError: They are more than ten million.
+        DescriptorError: They are more than ten million, or a brace has no other one.
 
     Examples:
         >>> expand_braces("a-{08..10}.tar"), expand_braces("b.tar")
@@ -132,4 +132,9 @@ def expand_braces(pattern: str) -> list[str]:
             raise DescriptorError(
                 f"{redact(pattern)}: stands for more than {_MOST_NAMES} names; is a number in it too large?"
             )
-    return list(braceexpand.braceexpand(pattern))
+    try:
+        return list(braceexpand.braceexpand(pattern))
+    except braceexpand.UnbalancedBracesError as error:
+        raise DescriptorError(
+            f"{redact(pattern)}: one of its braces has no other one; close it, or put a backslash before it"
+        ) from error
