@@ -228,6 +228,26 @@ def test_the_readme_of_a_repository_divides_it(tmp_path: Path) -> None:
     assert load(tmp_path, "small/validation") == [("tiny/val.tar", None)]
 
 
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ("data_files: '**/*.tar'", ["data/a.tar"]),
+        ("data_files: '*/*.tar'", ["data/a.tar"]),
+        ("data_files: ['__old/*.tar', data/a.tar]", ["__old/b.tar", "data/a.tar"]),
+        ("data_dir: ./data/", ["data/a.tar"]),
+        ("config_name: all", ["data/a.tar"]),
+    ],
+    ids=["any depth", "one deep", "asked for", "a folder from here", "no pattern"],
+)
+def test_folders_with_two_underscores_hold_nothing_that_was_not_asked_for(
+    tmp_path: Path, config: str, expected: list[str]
+) -> None:
+    readme = f"---\nconfigs:\n- {config}\n---\n"
+    write(tmp_path, {"README.md": readme, **tars("data/a.tar", "__old/b.tar", "data/__old/c.tar")})
+
+    assert [name for name, _ in load(tmp_path)] == expected
+
+
 def test_names_divide_a_repository_whose_readme_does_not(tmp_path: Path) -> None:
     write(tmp_path, {"README.md": "---\nlicense: mit\n---\n", **tars("train.tar", "test.tar")})
 

@@ -55,9 +55,11 @@ def read_layout(folder: Folder, kind: str | None = None) -> Layout:
         kind = "huggingface" if folder.location.startswith("hf://") else "tars"
     if kind == "tars" and folder.tars:  # those in folders below are other datasets
         return Layout("tars", split_by_names(folder.tars), undivided=folder.tars)
-    names = folder.tars_below
     configs = (said or {}).get("configs")
-    splits = split_by_names(names) if configs is None else _split_by_configs(configs, names, f"{folder.name}/{_README}")
+    if configs is not None:
+        splits = _split_by_configs(configs, folder.tars_below, f"{folder.name}/{_README}")
+    else:
+        splits = split_by_names(folder.tars_below if kind == "tars" else _public(folder.tars_below))
     return Layout(kind or "huggingface", splits)
 
 
@@ -116,11 +118,11 @@ def _split_by_configs(configs: Any, names: list[str], file: str) -> dict[str, li
     default = default or (titles[0] if len(titles) == 1 else _DEFAULT)
     splits: dict[str, list[str]] = {}
     for number, (title, config) in enumerate(zip(titles, configs, strict=True)):
-        folder = f"{str(config['data_dir']).strip('/')}/" if config.get("data_dir") else ""
+        folder = "".join(f"{part}/" for part in _split_path(str(config.get("data_dir") or "")))
         inside = [name.removeprefix(folder) for name in names if name.startswith(folder)]
         patterns = _read_data_files(config.get("data_files"), f"{file}: configs[{number}].data_files")
         if patterns is None:
-            found = split_by_names(inside)
+            found = split_by_names(_public(inside))
         else:
             found = {split: _matching(inside, some) for split, some in patterns.items()}
         prefix = "" if title == default else f"{title}/"
@@ -147,12 +149,27 @@ def _read_data_files(data_files: Any, where: str) -> dict[str, list[str]] | None
 
 def _matching(names: list[str], patterns: list[str]) -> list[str]:
     """Return the names that fit one of the patterns, pattern by pattern as they are listed there."""
-    found = [name for pattern in patterns for name in names if _fits(name.split("/"), _split_pattern(pattern))]
+    parts = {name: name.split("/") for name in names}
+    found = [name for pattern in map(_split_path, patterns) for name in names if _matches(parts[name], pattern)]
     return list(dict.fromkeys(found))
 
 
-def _split_pattern(pattern: str) -> list[str]:
-    return [part for part in pattern.split("/") if part not in {"", "."}]
+def _matches(parts: list[str], pattern: list[str]) -> bool:
+    return _count_private(parts) == _count_private(pattern) and _fits(parts, pattern)
+
+
+def _public(names: Iterable[str]) -> list[str]:
+    """Return the names that are in no private folder."""
+    return [name for name in names if not _count_private(name.split("/"))]
+
+
+def _count_private(parts: list[str]) -> int:
+    """Return how many folders of a path begin with two underscores; only a pattern that has as many reaches into them."""
+    return sum(part.startswith("__") for part in parts[:-1])
+
+
+def _split_path(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
 
 
 def _fits(parts: list[str], patterns: list[str]) -> bool:
