@@ -134,7 +134,7 @@ def expand_braces(pattern: str) -> list[str]:
             )
     try:
         return list(braceexpand.braceexpand(pattern))
-    except braceexpand.UnbalancedBracesError as error:
+    except ValueError as error:  # its UnbalancedBracesError, which its stubs do not name
         raise DescriptorError(
             f"{redact(pattern)}: one of its braces has no other one; close it, or put a backslash before it"
         ) from error
