@@ -208,6 +208,7 @@ def test_nothing_is_written_when_no_shard_can_be_read(folder: Path, run: Run) ->
         (["shard-0000.tar", "empty/shard-0000.tar", "-b", "/x"], "would both be shard-0000.tar under the base /x"),
         (["shard-0000.tar", "-i", "missing.txt"], "missing.txt"),
         (["shard-0000.tar", "-w", "0"], "--workers is 0"),
+        (["http://[x/a.tar"], "http://[x/a.tar: is no URL that can be asked for"),
     ],
 )
 @pytest.mark.usefixtures("shards")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import braceexpand
 
@@ -34,8 +34,7 @@ def is_tar(text: str) -> bool:
     """
     if text.startswith("pipe:"):
         return True
-    path = urlsplit(text).path if _SCHEME.match(text) else text
-    return TAR_NAME.search(path) is not None
+    return TAR_NAME.search(_path_of(text)) is not None
 
 
 def stem_of(url: str) -> str:
@@ -45,15 +44,30 @@ def stem_of(url: str) -> str:
         >>> stem_of("https://host/a/00012.tar?sig=1"), stem_of("/data/train-7.tar.gz"), stem_of("x.tgz")
         ('00012', 'train-7', 'x')
     """
-    path = urlsplit(url).path if _SCHEME.match(url) else url
-    return TAR_NAME.sub("", path.rpartition("/")[2])
+    return TAR_NAME.sub("", _path_of(url).rpartition("/")[2])
 
 
 def local_path(text: str) -> str | None:
     """Return the path that `text` names on this machine, None for anything remote."""
     if text.startswith("file:"):
-        return unquote(urlsplit(text).path)
+        return unquote(_path_of(text))
     return None if is_url(text) else _expand(text)
+
+
+def _path_of(text: str) -> str:
+    """Return the path in a URL, or a path as it is; a host that is written wrong is left to whoever asks it.
+
+    Examples:
+        >>> _path_of("http://[x/a.tar?sig=1"), _path_of("file:/a.tar"), _path_of("a?b.tar")
+        ('/a.tar', '/a.tar', 'a?b.tar')
+    """
+    if not is_url(text):
+        return text
+    rest = re.split(r"[?#]", text, maxsplit=1)[0].partition(":")[2]
+    if not rest.startswith("//"):
+        return rest
+    _, slash, path = rest[2:].partition("/")
+    return slash + path
 
 
 def _expand(path: str) -> str:
