@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_cache_dir, add_command
@@ -45,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from wids.cli.inputs import data_set
+    from wids.closing import threads
     from wids.descriptor import load_descriptor
     from wids.storage import Storage, StorageOptions
     from wids.storage.progress import in_words
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     with data_set(options.file) as named:
         shards = load_descriptor(named, fetch=storage.read, list_folder=storage.list_folder).shards
         chosen = shards if options.shards is None else shards[choose(options.shards, len(shards))]
-        with ThreadPoolExecutor(options.workers) as pool:
+        with threads(options.workers) as pool:
             fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)
             results = list(tqdm(fetched, "fetching", len(chosen), unit="shard", disable=None))
         cached, in_place = storage.count_ready(chosen)
