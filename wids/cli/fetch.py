@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import fold
+from wids.errors import redact
 from wids.words import counted, counted_of
 
 if TYPE_CHECKING:
@@ -58,14 +59,15 @@ def run(options: argparse.Namespace) -> int:
         with threads(options.workers) as pool:
             fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)
             results = list(tqdm(fetched, "fetching", len(chosen), unit="shard", disable=None))
-        cached, in_place = storage.count_ready(chosen)
+        ready = [shard for shard, result in zip(chosen, results, strict=True) if isinstance(result, int)]
+        cached, in_place = storage.count_ready(ready)
     errors = [result for result in results if isinstance(result, Exception)]
     for error in errors:
         print(fold(f"failed: {error}"))
     sizes = [result for result in results if isinstance(result, int)]
     print(
         fold(
-            f"{options.file}: {counted_of(cached, len(chosen), 'shard', 'is', 'are')} in {storage.cache_dir}, "
+            f"{redact(options.file)}: {counted_of(cached, len(chosen), 'shard', 'is', 'are')} in {storage.cache_dir}, "
             f"{counted(in_place, 'is read where it lies', 'are read where they lie')}, {len(errors)} failed; {in_words(sum(sizes))} in all"
         )
     )
