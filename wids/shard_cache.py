@@ -11,7 +11,6 @@ import logging
 import os
 import resource
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tqdm import tqdm
 
+from wids.closing import threads
 from wids.errors import ShardMismatchError, WidsError, redact
 from wids.index_files import IndexFiles
 from wids.storage import PerProcess, RangeSource
@@ -208,7 +208,7 @@ class ShardCache:
         if not shards:
             return []
         workers = min(16, 2 * (os.cpu_count() or 1), len(shards))
-        with self._indexes.alone(), ThreadPoolExecutor(workers) as pool:
+        with self._indexes.alone(), threads(workers) as pool:
             return list(tqdm(pool.map(visit, shards), title, len(shards), unit="shard", delay=2, disable=None))
 
     def _open_once(self, shard: int, index: int | None) -> TarReader:

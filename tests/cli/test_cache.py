@@ -89,6 +89,15 @@ def test_what_cannot_be_fetched_is_said_and_the_rest_comes(remote: str, server: 
     assert "2 of 3 shards are in" in out
 
 
+def test_a_shard_that_failed_is_not_counted_as_read_where_it_lies(shards: list[str], run: Any) -> None:
+    write_descriptor(Path("train.json"), [{"url": shards[0]}, {"url": "missing.tar"}])
+
+    status, out, _ = run("fetch", "train.json")
+
+    assert status == 1
+    assert "1 is read where it lies, 1 failed" in out
+
+
 def test_fetch_says_when_the_cache_does_not_hold_all(remote: str, run: Any) -> None:
     status, out, _ = run("fetch", remote, "--cache-size", "11kB")
 

@@ -82,6 +82,23 @@ def test_no_secret_of_a_descriptors_own_url_is_shown(run: Run) -> None:
     assert all("a.json?sig=***" in output and "secret" not in output for output in outputs)
 
 
+@pytest.mark.parametrize(
+    "command", ["fetch", "verify", "verify --json", "repair", "info", "info --json", "info --table", "ls", "ls --json"]
+)
+def test_no_secret_of_an_argument_is_shown(run: Run, folder: Path, command: str) -> None:
+    content = write_tar(folder / "a.tar", [("0.txt", b"text")]).read_bytes()
+    with web_server() as server:
+        server.has_ranges = True
+        server.objects |= {"a.tar": content}
+        server.objects["a.json"] = orjson.dumps({"wids_version": 1, "shardlist": [{"url": server.url("a.tar?sig=me")}]})
+
+        status, output, errors = run(*command.split(), f"{server.url('a.json')}?sig=secret")
+
+    assert status == 0
+    assert "secret" not in output + errors
+    assert "sig=me" not in output + errors
+
+
 # sample
 
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import errno
 import io
 import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from wids._version import __version__
 from wids.cli.arguments import CommandParser, HelpFormatter
-from wids.cli.signals import Terminated, raising
+from wids.cli.signals import ENDING, Terminated, disregard, held_back, raising
 from wids.cli.terminal import printable
 from wids.errors import WidsError
-from wids.storage.part_file import remove_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SIGNALLED = 128
 """A shell adds the signal's number to this for the exit status of a program that a signal ended."""
+_BY_SIGNAL = frozenset(_SIGNALLED + number for number in ENDING)
+"""Exit statuses of this program where a signal ended it."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What writing fails with where there is no more room, or the disk is broken."""
 _REMEDIES = {
@@ -61,12 +63,25 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
+    """Run the command line; return the exit status.
+
+    Args:
+        arguments: Of the command line; None for those of this process, which then ends here where a signal ends it.
+    """
+    status = _run(arguments)
+    if arguments is None and status in _BY_SIGNAL:
+        _end(status)
+    return status
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     _set_up_streams()
     options = argparse.Namespace(error_status=1)
     try:
         with raising():
-            make_parser().parse_args(arguments, options)
+            with held_back():  # an exception ends the process in a module of C that is just being imported
+                parser = make_parser()
+            parser.parse_args(arguments, options)
             status: int = options.run(options) or 0
             sys.stdout.flush()
     except BrokenPipeError:
@@ -75,6 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"widsindex: {printable(' '.join(_describe(error).split()))}", file=sys.stderr)
         return int(options.error_status)
     except KeyboardInterrupt as error:
+        # Imported here: until main() runs, a Ctrl-C shows a traceback.
+        from wids.storage.part_file import remove_unfinished
+
         remove_unfinished()
         is_terminated = isinstance(error, Terminated)
         print(f"widsindex: {'terminated' if is_terminated else 'interrupted'}", file=sys.stderr)
@@ -82,6 +100,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         _drop_what_cannot_be_written()
     return status
+
+
+def _end(status: int) -> NoReturn:
+    """End this process without waiting for its threads, which may be in the middle of a transfer."""
+    disregard()
+    atexit._run_exitfuncs()  # noqa: SLF001 - nothing else has what was registered done without waiting for threads
+    os._exit(status)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import fold
+from wids.errors import redact
 from wids.words import counted, counted_of
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from wids.cli.inputs import data_set
+    from wids.closing import threads
     from wids.descriptor import load_descriptor
     from wids.storage import Storage, StorageOptions
     from wids.storage.progress import in_words
@@ -55,17 +56,18 @@ def run(options: argparse.Namespace) -> int:
     with data_set(options.file) as named:
         shards = load_descriptor(named, fetch=storage.read, list_folder=storage.list_folder).shards
         chosen = shards if options.shards is None else shards[choose(options.shards, len(shards))]
-        with ThreadPoolExecutor(options.workers) as pool:
+        with threads(options.workers) as pool:
             fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)
             results = list(tqdm(fetched, "fetching", len(chosen), unit="shard", disable=None))
-        cached, in_place = storage.count_ready(chosen)
+        ready = [shard for shard, result in zip(chosen, results, strict=True) if isinstance(result, int)]
+        cached, in_place = storage.count_ready(ready)
     errors = [result for result in results if isinstance(result, Exception)]
     for error in errors:
         print(fold(f"failed: {error}"))
     sizes = [result for result in results if isinstance(result, int)]
     print(
         fold(
-            f"{options.file}: {counted_of(cached, len(chosen), 'shard', 'is', 'are')} in {storage.cache_dir}, "
+            f"{redact(options.file)}: {counted_of(cached, len(chosen), 'shard', 'is', 'are')} in {storage.cache_dir}, "
             f"{counted(in_place, 'is read where it lies', 'are read where they lie')}, {len(errors)} failed; {in_words(sum(sizes))} in all"
         )
     )

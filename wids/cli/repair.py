@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_cache_dir, add_command, add_data_set, add_workers
 from wids.cli.terminal import fold
+from wids.errors import redact
 
 if TYPE_CHECKING:
     import argparse
@@ -47,5 +48,5 @@ def run(options: argparse.Namespace) -> int:
             print(fold(f"{done.shard}: {done.outcome}: {error.message.removeprefix('damaged: ')}"))
     counts = Counter(done.outcome for done in repairs)
     shown = ", ".join(f"{counts[outcome]} {outcome}" for outcome in sorted(counts)) or "no shards"
-    print(fold(f"{options.file}: {shown}"))
+    print(fold(f"{redact(options.file)}: {shown}"))
     return int(counts["damaged"] > 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from wids.cli.arguments import add_command, add_data_set, add_workers
 from wids.cli.terminal import fold
+from wids.errors import redact
 from wids.words import counted, samples_in_shards
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> None:
             progress=True,
         )
     there = f", of which {counted(made.num_resumed, 'was', 'were')} there" if made.num_resumed else ""
-    print(fold(f"{options.output}: {samples_in_shards(made.num_samples, made.num_shards)}{there}"))
+    print(fold(f"{redact(options.output)}: {samples_in_shards(made.num_samples, made.num_shards)}{there}"))
 
 
 def _read_range(text: str) -> range:

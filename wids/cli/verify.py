@@ -9,6 +9,7 @@ import orjson
 
 from wids.cli.arguments import add_command, add_data_set, add_workers
 from wids.cli.terminal import columns_of, fold, paint, printable, terminal_width
+from wids.errors import redact
 from wids.words import counted, samples_in_shards
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         print_findings(found.findings)
         print(
             fold(
-                f"{options.file}: {samples_in_shards(found.num_samples, found.num_shards)}, "
+                f"{redact(options.file)}: {samples_in_shards(found.num_samples, found.num_shards)}, "
                 f"{counted(found.count('error'), 'error')}, {counted(found.count('warning'), 'warning')}"
             )
         )
@@ -81,7 +82,7 @@ def print_findings(findings: list[Finding]) -> None:
 
 def _to_json(file: str, found: Verification) -> dict[str, Any]:
     return {
-        "file": printable(file),
+        "file": printable(redact(file)),
         "shards": found.num_shards,
         "samples": found.num_samples,
         "errors": found.count("error"),

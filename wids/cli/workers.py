@@ -98,7 +98,11 @@ class _Ended(SystemExit):
 
 def _set_up_worker() -> None:
     """End at Ctrl-C, which the terminal sends to all processes, and with the first one, however that ends."""
+    from tqdm import tqdm
+
     threading.Thread(target=_end_with_parent, name="wids-parent", daemon=True).start()
+    os.environ["WIDS_VERBOSE"] = "0"  # the first process shows how far the work is
+    tqdm.set_lock(threading.RLock())  # the usual one would be said to have leaked where a signal ends this process
     for number in ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:  # as SIGINT is in the background of a shell
             signal.signal(number, _end)

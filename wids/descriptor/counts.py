@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import logging
 import re
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wids.closing import threads
 from wids.descriptor.documents import parse_document
 from wids.descriptor.folders import Count
 from wids.descriptor.urls import TAR_NAME, local_path
@@ -52,7 +52,7 @@ def find_counts(folder: Folder, names: list[str]) -> dict[str, Count]:
         FetchError: A file cannot be read.
     """
     files = {name: file for name in names if (file := next(_find_files(folder, name), None)) is not None}
-    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+    with threads(_READ_AT_ONCE) as pool:
         read = pool.map(partial(_read_count, folder), files.values())
         counts = {name: count for name, count in zip(files, read, strict=True) if count is not None}
     if any(file.endswith(_STATS) for file in files.values()) and len(counts) < len(names):

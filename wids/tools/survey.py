@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from wids.closing import threads
 from wids.errors import FetchError, WidsError, redact
 from wids.storage.locations import locate, unsigned
 from wids.storage.progress import in_words
@@ -93,7 +93,7 @@ class Survey:
         known = {url: self._journal.find(_same(url), name) for url, name in shards.items()}
         asked = [url for url, found in known.items() if found is not None and found.identity is not None]
         missing = dict.fromkeys(shards)
-        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        with threads(_ASKED_AT_ONCE) as pool:
             for url, identity in zip(asked, pool.map(self._storage.stored.identify, asked), strict=True):
                 found = known[url]
                 if found is None or found.identity != identity:
