@@ -3,6 +3,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import random
 import sys
 import tracemalloc
@@ -64,6 +65,21 @@ def test_a_local_compressed_shard_is_unpacked(
     source = make_storage().open({"url": str(path), "filesize": len(stored)})
 
     assert content(source) == plain
+
+
+@pytest.mark.parametrize(
+    "magic", [b"\x1f\x8b\x08", b"BZh91AY&SY", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"]
+)
+def test_a_tar_whose_first_name_begins_like_a_compressed_file_is_none(
+    magic: bytes, tmp_path: Path, make_storage: Callable[..., Storage]
+) -> None:
+    path = write_tar(tmp_path / "a.tar", [(os.fsdecode(magic.rstrip(b"\0")), b"text")])
+    stored = path.read_bytes()
+    assert stored.startswith(magic)
+
+    source = make_storage().open({"url": str(path), "filesize": len(stored)})
+
+    assert content(source) == stored
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)

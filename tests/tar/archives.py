@@ -154,7 +154,7 @@ def read_by_wids(path: Path) -> list[tuple[bytes, bytes]]:
 
 def read_by_tarfile(path: Path) -> list[tuple[bytes, bytes]]:
     """Return name and bytes of each file in a shard, hard links included, as CPython reads them."""
-    with tarfile.open(path) as tar:
+    with tarfile.open(path, "r:") as tar:  # as it is: the first name may begin like a gzip file
         found = []
         for info in tar:
             if info.isreg() or info.islnk():

@@ -239,6 +239,8 @@ def sniff(head: bytes) -> Compression | None:
         >>> sniff(b"BZh9-may-name-a-file-in-a-tar.txt") is None
         True
     """
+    if _looks_like_tar(head):
+        return None  # the name of its first member may begin with any bytes
     return next((compression for compression in _COMPRESSIONS if compression.is_start(head)), None)
 
 
