@@ -50,8 +50,8 @@ def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
     """Return README's figures: one sample at random, µs, all kinds side by side."""
     lines = [
         (
-            "One sample at random, from memory, in µs. `read(i)` gives bytes, as the peers do; `dataset[i]` streams, the key and the place, as wids "
-            "0.1.11 does. The floor is the slices alone. How it was measured, and the other figures: [docs/benchmarks.md](docs/benchmarks.md)."
+            "Time to read one random sample from memory, in µs. `read(i)` returns bytes, as the peers do; `dataset[i]` returns streams, the key and the place, as wids "
+            "0.1.11 does. The floor is slicing alone. For the method and more figures, see [docs/benchmarks.md](docs/benchmarks.md)."
         ),
         "",
         "| | " + " | ".join(describe_kind(kind) for kind in results) + " |",
@@ -70,17 +70,17 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
     parts = [
         "# Benchmarks",
         "",
-        "`make bench` measures the tables with peers, all in one run, and writes this page; the other sections name their commands. "
+        "`make bench` measures all tables with peers in one run and writes this page; the other sections name their commands. "
         f"On {os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}. Each figure is the median of "
-        f"{ROUNDS} fresh processes, all sides in turn; files are in memory. The samples are bytes on all sides and were compared "
+        f"{ROUNDS} fresh processes, in which all sides take turns; files are in memory. The samples are bytes on all sides and were compared "
         "before anything was timed. wids 0.1.11 and webshart read the same tars; the others read copies in formats of "
         "their own. Peers: " + ", ".join(describe(side) for side in NAMES if side not in {*OURS, *FLOORS}) + ".",
         "",
         (
-            "`read(i)` gives bytes, as the peers do; `dataset[i]` gives streams, the key and the sample's place, as wids 0.1.11's does. "
-            "The *floor* is a loop that does nothing but slice: offsets in a list, one slice of the map for each member, a dictionary. "
-            "The *floor of streams* makes what `dataset[i]` gives, in one loop without a call of ours or a check. "
-            "In brackets: the figure as a multiple of that of wids, of `dataset[i]` for wids 0.1.11 and the floor of streams, of `read(i)` for all others."
+            "`read(i)` returns bytes, as the peers do; `dataset[i]` returns streams, the key and the sample's place, as that of wids 0.1.11 does. "
+            "The *floor* is a loop that only slices: offsets in a list, one slice of the map per member, a dictionary. "
+            "The *floor of streams* makes what `dataset[i]` returns, in one loop without checks or calls to wids. "
+            "In brackets: the figure as a multiple of that of wids: of `dataset[i]` for wids 0.1.11 and the floor of streams, of `read(i)` for all others."
         ),
         "",
         "![Cost of one sample at random](images/random_access.svg)",
@@ -120,9 +120,9 @@ def compare(results: dict[str, dict[str, dict[str, float]]]) -> list[str]:
     ask("`view(i)` at random: the floor's time", "view", "this", ["view floor"], 0.5)
     kinds = list(against_peers)
     lines = [
-        "## Aims, and what bounds them",
+        "## Aims and limits",
         "",
-        "Another's time as a multiple of this package's (in the second row, of the floor's), and in brackets the least that is aimed at:",
+        "The time of another reader as a multiple of that of wids (in the second row, of the floor's), with the minimum aim in brackets:",
         "",
         "| | " + " | ".join(kinds) + " |",
         "|---|" + "---:|" * len(kinds),
@@ -138,13 +138,13 @@ def compare(results: dict[str, dict[str, dict[str, float]]]) -> list[str]:
         *lines,
         "",
         (
-            "A sample at random is bound by the memory: the floor, which does nothing but slice and make a dictionary, is no faster, and the same 3,000 "
-            "samples read again and again, until the processor's caches hold them, take a good part less. "
-            "`dataset[i]` costs more than `read(i)`, because it makes a stream of each field, decodes the key and names the sample's place. "
-            "`__getitems__` gives such samples, HF datasets dictionaries of bytes; making them is what takes the time, for written out by hand "
-            "they are not twice as fast as that either. Each side has pickled one batch before its batches are timed, as "
-            "DataLoader workers do to send it: in a process that never freed a large block, malloc gives the memory of each batch back to the system "
-            "and gets it anew, page by page, which takes large samples longest."
+            "Reading a random sample is limited by memory: the floor, which only slices and makes a dictionary, is no faster, and reading the same 3,000 "
+            "samples repeatedly, until the processor's caches hold them, takes considerably less. "
+            "`dataset[i]` costs more than `read(i)`, because it makes a stream of each field, decodes the key and adds the sample's place. "
+            "`__getitems__` returns such samples, HF datasets dictionaries of bytes. Making the samples is what takes the time: written out by hand, "
+            "the loop is not twice as fast as HF datasets either. Each side has pickled one batch before its batches are timed, as "
+            "DataLoader workers do to send it: in a process that never freed a large block, malloc returns the memory of each batch to the system "
+            "and gets it again, page by page, which costs most for large samples."
         ),
         "",
         f"`one` is `many` in a single shard: a sample of a hundred shards takes {ratio:.2f} times as long (1.5 at most).",
