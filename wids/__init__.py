@@ -5,7 +5,7 @@
 >>> dataset[41]["txt"], dataset[41]["cls"]
 ('text of 41', 1)
 
-Names are loaded when first used, so that importing the package, and what needs no torch, stays fast.
+Each name is imported on first use: `import wids` stays fast, and whatever does not need torch works without it.
 """
 
 from __future__ import annotations

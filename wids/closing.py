@@ -1,4 +1,4 @@
-"""What ends with a `with` block: what has a `close`, and threads."""
+"""Things that end with a `with` block: objects with a `close` method, and pools of threads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Closing:
-    """Closed at the end of a `with` block."""
+    """A context manager that calls `close()` at the end of the block."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Release what is open."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -31,10 +31,10 @@ class Closing:
 
 @contextmanager
 def threads(number: int) -> Iterator[ThreadPoolExecutor]:
-    """Run a block with a pool of so many threads, which has done all its work when the block ends.
+    """Provide a pool of `number` threads for a `with` block, at whose end all submitted work is done.
 
-    Where the block is interrupted (Ctrl-C), nothing more is begun, and what is being done is not waited for: that may be the
-    transfer of a large shard, or a server that does not answer.
+    If the block is interrupted (Ctrl-C), pending work is cancelled, and running work is not waited for: it may be the
+    transfer of a large shard, or a request to a server that does not answer.
     """
     pool = ThreadPoolExecutor(number)
     try:

@@ -1,15 +1,15 @@
-"""What goes wrong, as one tree of exceptions.
+"""The exceptions of this package.
 
     WidsError
     ├── DescriptorError     (ValueError)   the JSON, folder, pattern or list that names the shards
     ├── TarFormatError      (ValueError)   a shard is damaged, or no tar at all
     ├── ShardMismatchError  (ValueError)   a shard is not what its descriptor or index says
-    ├── FetchError          (OSError)      a shard or descriptor cannot be had
+    ├── FetchError          (OSError)      a shard or descriptor cannot be opened or fetched
     ├── DecodeError         (ValueError)   a sample's bytes are not what their extension says
     └── EncodeError         (ValueError)   a sample cannot be written so that it reads back the same
 
-Each is made from one string, so that it crosses process borders whole. A message says where, what is wrong, and what
-to do; `redact` makes URLs fit for it.
+Each is constructed from one string, so that it pickles without loss when a worker process raises it. A message says
+where the problem is, what is wrong, and what to do about it. `redact` removes the secrets from URLs that messages show.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUERY_VALUE = re.compile(r"(?<==)[^&#\s]+")
 
 
 class WidsError(Exception):
-    """Base of everything that this package raises on its own account."""
+    """Base class of this package's own exceptions."""
 
 
 class DescriptorError(WidsError, ValueError):
@@ -50,7 +50,7 @@ class EncodeError(WidsError, ValueError):
 
 
 def redact(url: str) -> str:
-    """Return `url` without what could be a secret: credentials, and the values of its query.
+    """Return `url` with everything that could be secret masked: credentials, and the values of its query.
 
     Examples:
         >>> redact("https://me:pw@host/a.tar?X-Amz-Signature=abc&part=1")

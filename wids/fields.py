@@ -1,4 +1,4 @@
-"""Fields as people say them: `jpg`, `.jpg`, `JPG`."""
+"""Look up fields however the user spells them: `jpg`, `.jpg`, `JPG`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
 
 def find_field(name: str, fields: Iterable[str]) -> str | None:
-    """Return which of `fields` is meant by `name`: with its dot, else in any case; None when none is.
+    """Return the one of `fields` that `name` refers to, or None.
+
+    An exact match comes first, then one that differs only in case. The leading dot of `name` is optional.
 
     Examples:
         >>> find_field("jpg", [".txt", ".JPG"])
@@ -27,10 +29,10 @@ def find_field(name: str, fields: Iterable[str]) -> str | None:
 
 
 class FieldFilter:
-    """The fields that a user wants read, in any spelling that a sample's lookups take.
+    """The set of fields to read, in any spelling that lookups in a sample accept.
 
     Args:
-        names: Fields, each with or without its dot.
+        names: Fields, each with or without its leading dot, in any case.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""One tar shard on its own: samples by position or key."""
+"""`IndexedTarSamples`: the samples of a single tar shard, by position or key."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ class IndexedTarSamples(Closing):
     """The samples of one local tar shard, undecoded: `{".jpg": io.BytesIO, …, "__key__": …}`.
 
     Args:
-        path: Of the shard.
-        stream: An open binary file to read instead, whole; mapped where it is a file on disk.
-        md5sum: 32 hexadecimal digits that the shard's MD5 must have.
-        expected_size: How many samples the shard must have.
+        path: Path of the shard.
+        stream: An open binary file to read instead of `path`. A file on disk is mapped; anything else is read into memory.
+        md5sum: The shard's expected MD5, 32 hexadecimal digits; None skips the check.
+        expected_size: The expected number of samples; None skips the check.
 
     Raises:
-        ShardMismatchError: The number of samples or the MD5 differ.
-        TarFormatError: The shard is damaged, or no tar.
-        FetchError: It cannot be opened.
+        ValueError: Both or neither of `path` and `stream` are given.
+        ShardMismatchError: The number of samples or the MD5 differs from the expected one.
+        TarFormatError: The shard is damaged, or is not a tar.
+        FetchError: The shard cannot be opened.
 
     Examples:
         >>> with IndexedTarSamples("shard-0000.tar") as samples:
@@ -81,7 +82,7 @@ class IndexedTarSamples(Closing):
         """
         reader = self._open_reader()
         if isinstance(position, str):
-            position = self._position_of(position)
+            position = self._find_key(position)
         number = as_index(position)
         if not -reader.num_samples <= number < reader.num_samples:
             raise IndexError(
@@ -95,7 +96,7 @@ class IndexedTarSamples(Closing):
             yield self[position]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._learn_positions()
+        return key in self._key_positions()
 
     def keys(self) -> list[str]:
         """Return the keys of all samples, in order."""
@@ -103,7 +104,7 @@ class IndexedTarSamples(Closing):
         return [reader.key(position) for position in range(reader.num_samples)]
 
     def close(self) -> None:
-        """Let go of the map; it goes with the last view of it."""
+        """Release the map. Memory is unmapped when the last view of it is gone."""
         self._reader = None
 
     def _open_reader(self) -> TarReader:
@@ -111,15 +112,15 @@ class IndexedTarSamples(Closing):
             raise ValueError(f"{self.path}: was closed; make a new IndexedTarSamples")
         return self._reader
 
-    def _position_of(self, key: str) -> int:
-        positions = self._learn_positions()
+    def _find_key(self, key: str) -> int:
+        positions = self._key_positions()
         if key not in positions:
             raise KeyError(f"{key!r}: {self.path} has no sample with this key")
         return positions[key]
 
-    def _learn_positions(self) -> dict[str, int]:
+    def _key_positions(self) -> dict[str, int]:
         if self._positions is None:
-            # From the last to the first, so that the lowest position of a key that occurs again is what remains.
+            # Filled from the last sample to the first, so that a repeated key maps to its lowest position.
             self._positions = {key: position for position, key in reversed(list(enumerate(self.keys())))}
         return self._positions
 
@@ -134,7 +135,10 @@ def _open_stream(stream: IO[bytes]) -> Source:
 
 
 def _is_open_at(stream: IO[bytes], name: str) -> bool:
-    """Tell whether the open file is the one that now lies under its name, as it was opened, not unpacked on the way."""
+    """Return whether `name` still leads to the open file, and reading `stream` gives the file's own bytes.
+
+    A file opened by `gzip.open`, for example, has a name, but its bytes are not those of the file.
+    """
     try:
         return isinstance(stream, (io.BufferedReader, io.FileIO)) and os.path.samestat(
             os.fstat(stream.fileno()),

@@ -1,4 +1,4 @@
-"""What public code used of 0.1.11 beyond datasets and samplers: members of one tar by number or name, small helpers."""
+"""Other names of wids 0.1.11 that public code uses: the members of one tar by number or name, and small helpers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class MMIndexedTar:
-    """The files of one mapped tar, by number or name.
+    """The files in one mapped tar, by number or name.
 
     Args:
         fname: Path of the tar.
 
     Raises:
-        TarFormatError: It is damaged, or no tar.
-        FetchError: It cannot be opened.
+        TarFormatError: The tar is damaged, or is not a tar.
+        FetchError: The tar cannot be opened.
     """
 
     def __init__(self, fname: str | os.PathLike[str], **_ignored: Any) -> None:
@@ -48,20 +48,20 @@ class MMIndexedTar:
         return self.get_by_name(which) if isinstance(which, str) else self.get_at_index(which)
 
     def get_at_index(self, number: int) -> tuple[str, bytes]:
-        """Return name and bytes of a file by its number."""
+        """Return a file's name and bytes, given its number in the archive."""
         return self._names[number], read_member(self._source, self._members, range(len(self))[number])
 
     def get_by_name(self, name: str) -> tuple[str, bytes]:
-        """Return name and bytes of a file by its name; of the last one that has it."""
+        """Return a file's name and bytes, given its name; where several files have the name, the last one."""
         return self.get_at_index(self._numbers[name])
 
     def get_file(self, number: int) -> tuple[str, io.BytesIO]:
-        """Return name and content of a file, as a file."""
+        """Return a file's name, and its content as an in-memory file, given its number in the archive."""
         name, data = self.get_at_index(number)
         return name, io.BytesIO(data)
 
     def close(self, dispose: bool = False) -> None:
-        """Do nothing unless `dispose` asks to remove the file, as in 0.1.11; the map goes with this object."""
+        """Remove the file from disk if `dispose`, as in 0.1.11; otherwise do nothing: the map is freed with this object."""
         if dispose:
             os.unlink(self._source.path)  # noqa: PTH108
 
@@ -70,12 +70,12 @@ TarFileReader = MMIndexedTar
 
 
 def compute_num_samples(fname: str | os.PathLike[str]) -> int:
-    """Return how many samples a tar shard has."""
+    """Return the number of samples in a tar shard."""
     return len(IndexedTarSamples(fname))
 
 
 def splitname(fname: str) -> tuple[str | None, str | None]:
-    """Return `(key, field)` of a member's name, `(None, None)` when it has no field.
+    """Split a member's name into `(key, field)`; return `(None, None)` if it has no field.
 
     Examples:
         >>> splitname("a/b.c/x.seg.png"), splitname("README")
@@ -89,7 +89,10 @@ def splitname(fname: str) -> tuple[str | None, str | None]:
 
 
 def group_by_key(names: Sequence[str]) -> list[list[int]]:
-    """Return the numbers of the names of each sample: neighbours that share a key.
+    """Group the names that belong to one sample: consecutive names that share a key.
+
+    Returns:
+        One list for each sample, of positions in `names`. Names without a field belong to no sample.
 
     Examples:
         >>> group_by_key(["a.jpg", "a.txt", "README", "b.txt"])

@@ -1,8 +1,8 @@
-"""An LRU of open shards: shard number to reader, opened and indexed at the first touch.
+"""An LRU cache of open shards: shard number to reader, opened and indexed on first use.
 
-A hit takes no lock: single dictionary operations are atomic, and a reader that another thread evicts stays usable for
-whoever got it, since maps and descriptors go with their last reference. Locks only keep threads from opening one shard
-twice; they belong to one process, so that a fork in the middle of an opening leaves the child with fresh ones.
+A hit takes no lock. Single dictionary operations are atomic, and a reader that another thread evicts stays usable for
+the thread that got it, since maps and file descriptors are freed with their last reference. Locks only keep threads from
+opening a shard twice. They are keyed by process, so that a child forked while a shard was being opened gets fresh ones.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MOST_OPEN_SHARDS = 8192
-"""Well under the number of maps that Linux allows a process, 65,530."""
+"""Well under 65,530, the number of maps that Linux allows a process by default."""
 
 _PATIENCE = 16
-"""Batches in a row that must have been in memory before the next one is taken to be; asking in vain costs a few percent."""
+"""After this many batches in a row from memory, no more read-ahead is asked for: in vain it costs a few percent."""
 
 _NUM_LOCKS = 256
-"""Shards share locks, so that visiting a hundred thousand of them does not leave as many behind."""
+"""Shards share this many locks, so that visiting a hundred thousand shards does not leave as many locks behind."""
 
 
 def default_lru_size() -> int:
-    """Return a quarter of the file descriptor limit: each map holds a descriptor."""
+    """Return a quarter of the limit on open files: each map holds a file descriptor."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_OPEN_SHARDS if soft == resource.RLIM_INFINITY else max(1, min(soft // 4, _MOST_OPEN_SHARDS))
 
@@ -55,13 +55,13 @@ def default_lru_size() -> int:
 class ShardCache:
     """Opens shards when they are needed and keeps the most recently used ones open.
 
-    Pickles without its open shards, and can be used in a forked child.
+    It pickles without its open shards, and can be used in a forked child.
 
     Args:
-        shards: Each a mapping with `url` and `nsamples` (None when unknown), as in a descriptor.
-        storage: Opens them.
-        lru_size: Open shards, at least 1.
-        verify_members: Compare each member on every read with the checksum that the shard's index has of it.
+        shards: Mappings with `url` and `nsamples` (None when unknown), as in a descriptor.
+        storage: Opens the shards.
+        lru_size: Number of shards to keep open, at least 1.
+        verify_members: Compare each member, on every read, with the checksum in the shard's index.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ShardCache:
         self._indexes = IndexFiles(storage)
         self.accesses = 0
         self.misses = 0
-        # What a forked child finds there was counted by its parent, and is shown by it.
+        # A forked child inherits its parent's counts, and must not report them a second time.
         self._before_fork = PerProcess(lambda: (self.accesses, self.misses))
         self._before_fork.get()
         self._reset()
@@ -102,16 +102,16 @@ class ShardCache:
         self.__init__(**state)  # type: ignore[misc]
 
     def get(self, shard: int, index: int | None = None) -> TarReader:
-        """Return the reader of one shard, opened if it is not.
+        """Return the reader of a shard, opening the shard if needed.
 
         Args:
-            shard: Its number.
-            index: Of the sample that it is needed for, for those who ask what this process does.
+            shard: Number of the shard.
+            index: Index of the sample that the shard is needed for; `ShardListDataset.in_flight` reports it.
 
         Raises:
             ShardMismatchError: The shard has fewer samples than its descriptor says.
-            TarFormatError: It is damaged, or no tar.
-            FetchError: It cannot be opened or fetched.
+            TarFormatError: The shard is damaged, or is not a tar.
+            FetchError: The shard cannot be opened or fetched.
         """
         reader = self._readers.get(shard)
         if reader is None:
@@ -121,15 +121,15 @@ class ShardCache:
         return reader
 
     def fetch_ahead(self, shards: Sequence[int]) -> None:
-        """Have shards fetched before they are needed, the next one first; return at once."""
+        """Start to fetch shards before they are needed, in the order given; return at once."""
         self.storage.fetch_ahead([self.shards[shard] for shard in shards])
 
     def count(self) -> dict[str, float]:
-        """Return what all processes of the job have counted."""
-        self._show_counts()
+        """Return the counters, summed over all processes of the job."""
+        self._publish_counts()
         return self.storage.meter.totals()
 
-    def _show_counts(self) -> None:
+    def _publish_counts(self) -> None:
         accesses, misses = self._before_fork.get()
         self.storage.meter.put("accesses", self.accesses - accesses)
         self.storage.meter.put("misses", self.misses - misses)
@@ -146,29 +146,30 @@ class ShardCache:
         return self.storage.options.access != "download"
 
     def close(self) -> None:
-        """Let go of all shards; what views, files and running reads still hold goes with them."""
+        """Release all shards. Those that views, files or running reads still use are closed when these are gone."""
         for shard in list(self._readers):
             self._drop(shard)
         self.storage.upcoming.stop()
 
     def count_samples(self, unknown: Sequence[int]) -> dict[int, int]:
-        """Index these shards, several at a time, and return how many samples each has.
+        """Index these shards, several at a time, and return the number of samples in each.
 
-        One process of the machine does it while others wait, and then find the indexes that were kept. A progress bar is
-        shown on terminals when it takes more than a moment.
+        One process of the machine does the work. The others wait, and then find the indexes that it stored. On a terminal,
+        a progress bar appears after two seconds.
         """
         counts = self._visit_alone(lambda shard: self._open(shard).num_samples, unknown, "counting samples")
         return dict(zip(unknown, counts, strict=True))
 
     def index(self, shard: int) -> TarIndex:
-        """Return the index of a shard without reading the shard, where it is open or in a pack; it is not kept open.
+        """Return the index of a shard, without reading the shard if it is open or its index is in an index pack.
 
-        What a pack says is compared with the shard's size alone, and with the shard when samples are read.
+        An index from a pack is checked against the shard's size only; it is compared with the shard itself when samples are
+        read. A shard that has to be opened for its index is not kept open.
 
         Raises:
             ShardMismatchError: The shard has fewer samples than its descriptor says.
-            TarFormatError: It is damaged, or no tar.
-            FetchError: It has no index yet, and cannot be opened or fetched.
+            TarFormatError: The shard is damaged, or is not a tar.
+            FetchError: The shard has no index yet, and cannot be opened or fetched.
         """
         index = self._recall(shard)
         if index is not None:
@@ -178,12 +179,12 @@ class ShardCache:
         return reader.index
 
     def visit_indexes(self, visit: Callable[[int, TarIndex], None], shards: Sequence[int]) -> None:
-        """Call `visit(shard, index)` for these shards, in any order and several at a time; none is kept open.
+        """Call `visit(shard, index)` for each of these shards, in any order and from several threads.
 
-        Shards without an index are indexed as by `count_samples`; errors are those of `index`.
+        No shard is kept open. Shards without an index are indexed as in `count_samples`, and errors are those of `index`.
         """
 
-        def look(shard: int) -> bool:
+        def visit_known(shard: int) -> bool:
             index = self._recall(shard)
             if index is None:
                 return False
@@ -191,11 +192,11 @@ class ShardCache:
             self._indexes.forget(self.shards[shard])
             return True
 
-        unknown = [shard for shard in shards if not look(shard)]
+        unknown = [shard for shard in shards if not visit_known(shard)]
         self._visit_alone(lambda shard: visit(shard, self.index(shard)), unknown, "indexing shards")
 
     def _recall(self, shard: int) -> TarIndex | None:
-        """Return the index of a shard that is open or in a pack; None where there is none that can be this shard's."""
+        """Return a shard's index if the shard is open, or if a pack has an index that can be the shard's; else None."""
         reader = self._readers.get(shard)
         if reader is not None:
             return reader.index
@@ -204,7 +205,7 @@ class ShardCache:
         return None if index is None or index.num_samples < (description.get("nsamples") or 0) else index
 
     def _visit_alone(self, visit: Callable[[int], T], shards: Sequence[int], title: str) -> list[T]:
-        """Do something for shards that opens them, several at a time, while other processes of the machine wait."""
+        """Call `visit` for each shard in a pool of threads, while other processes of the machine wait their turn."""
         if not shards:
             return []
         workers = min(16, 2 * (os.cpu_count() or 1), len(shards))
@@ -217,7 +218,7 @@ class ShardCache:
             if reader is None:
                 self._before_fork.get()
                 self.misses += 1
-                self._show_counts()
+                self._publish_counts()
                 self._drop_removed()
                 url = redact(str(self.shards[shard]["url"]))
                 with self.storage.meter.doing("open", shard=url, index=None if index is None else as_index(index)):
@@ -241,11 +242,13 @@ class ShardCache:
         return reader
 
     def reindex(self, shard: int) -> None:
-        """Make the index of a remote shard from its headers, now and later: the one that came with it is not the shard's.
+        """Index a remote shard from its headers, now and whenever it is opened again.
+
+        Called when the index that came with the shard turns out to belong to another version of it.
 
         Raises:
-            TarFormatError: The shard is damaged, or no tar.
-            ShardMismatchError: It has fewer samples than its descriptor says.
+            TarFormatError: The shard is damaged, or is not a tar.
+            ShardMismatchError: The shard has fewer samples than its descriptor says.
         """
         if shard not in self._stale:
             logger.warning(
@@ -258,13 +261,13 @@ class ShardCache:
 
     @contextmanager
     def read_together(self, places: Iterable[tuple[int, int]], fields: Container[str] | None) -> Iterator[None]:
-        """Have at hand what samples need that are read by ranges, for a block; many requests run at the same time.
+        """Fetch the byte ranges of many samples with concurrent requests, and hold them for the `with` block.
 
-        What fails here is raised when the sample is read.
+        A request that fails here is made again when its sample is read, which then raises the error.
 
         Args:
-            places: `(shard, position)` of each.
-            fields: The only ones that will be read; None for all.
+            places: `(shard, position)` of each sample.
+            fields: The only fields that will be read; None for all.
         """
         wanted = _by_shard(places)
         hold = object()
@@ -292,15 +295,15 @@ class ShardCache:
             self._evict(None)
 
     def ask_for(self, places: Iterable[tuple[int, int]], fields: Container[str] | None) -> None:
-        """Have the system read what samples of local shards need, where it may have to come from a disk.
+        """Ask the operating system to read ahead the bytes of many samples of local shards.
 
-        Nothing is asked for while what is read is in memory, as the system's count of this process's reads tells.
+        This does nothing while the data is found in memory anyway, as the system's count of this process's disk reads shows.
 
         Args:
-            places: `(shard, position)` of each.
-            fields: The only ones that will be read; None for all.
+            places: `(shard, position)` of each sample.
+            fields: The only fields that will be read; None for all.
         """
-        if not self._disk_reads.go_on():
+        if not self._disk_reads.are_likely():
             return
         for shard, positions in islice(_by_shard(places).items(), self.lru_size):
             reader = self._readers.get(shard) or _unless_fails(partial(self._open_once, shard, None))
@@ -343,18 +346,18 @@ class ShardCache:
             self._drop(min(candidates, key=lambda shard: self._last_used.get(shard, -1)))
 
     def _holds_too_many_bytes(self) -> bool:
-        """Tell whether open shards keep more of the disk cache from being freed than they should."""
+        """Return whether open shards keep more bytes of the disk cache from being freed than they may."""
         most = self.storage.most_open_bytes
         return most is not None and sum(reader.source.cached_bytes for reader in list(self._readers.values())) > most
 
     def _drop_removed(self) -> None:
-        """Let go of shards that the disk cache has removed, so that their space comes back."""
+        """Release shards whose files the disk cache has removed, so that their disk space is freed."""
         for shard, reader in list(self._readers.items()):
             if reader.source.is_removed() or self.storage.upcoming.is_copied(self.shards[shard]["url"]):
                 self._drop(shard)
 
     def _drop(self, shard: int) -> None:
-        # pop gives the reader to one thread only, so each is dropped exactly once.
+        # Only one thread gets the reader from pop(), so each reader is released exactly once.
         reader = self._readers.pop(shard, None)
         self._last_used.pop(shard, None)
         if reader is not None:
@@ -362,7 +365,7 @@ class ShardCache:
 
 
 def _by_shard(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    """Return the positions of each shard, shards in the order in which they come first."""
+    """Group `(shard, position)` pairs by shard, in the order in which the shards first occur."""
     positions: dict[int, list[int]] = {}
     for shard, position in places:
         positions.setdefault(shard, []).append(position)
@@ -370,14 +373,15 @@ def _by_shard(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 
 class _DiskReads:
-    """Tells whether this process has lately read from disks, and twice that it may have, before it knows."""
+    """Whether this process has recently read from a disk, by its count of block reads; yes for the first two batches."""
 
     def __init__(self) -> None:
         self._num_blocks: int | None = None
         self._num_quiet = _PATIENCE - 3
 
-    def go_on(self) -> bool:
-        """Return the answer; after a fork it is yes again, for a child counts from nothing."""
+    def are_likely(self) -> bool:
+        """Return whether the next batch may have to be read from a disk."""
+        # The count starts from zero in a forked child, so it differs from the parent's and the answer is yes there.
         num_blocks = resource.getrusage(resource.RUSAGE_SELF).ru_inblock
         is_quiet = self._num_blocks in {None, num_blocks}
         self._num_quiet = self._num_quiet + 1 if is_quiet else 0
@@ -386,7 +390,7 @@ class _DiskReads:
 
 
 def _unless_fails(do: Callable[[], T]) -> T | None:
-    """Return what a function returns, None where it fails: whoever needs it will do the same and see why."""
+    """Call a function ahead of need; return None if it fails, because the read that needs it will fail in the same way."""
     try:
         return do()
     except (WidsError, OSError) as error:

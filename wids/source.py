@@ -1,11 +1,11 @@
-"""The seam between what stores a shard and what reads it.
+"""`Source`: the interface between the code that stores shards and the code that reads them.
 
-Storage opens a shard as a `Source`; the tar reader asks it for windows and sees neither URL nor folder. A mapped file
-answers every request with its whole map, for free; one that is read in place answers with just the bytes asked for. One
-read path serves both: ask the index for a span, ask the source for the window, slice.
+Storage opens a shard as a `Source`. The tar reader asks it for windows of bytes, and knows neither URLs nor folders. A
+mapped file answers every request with its whole map, at no cost; a file that is read in place returns just the bytes asked
+for. One read path serves both: get the span from the index, get the window from the source, slice it.
 
-Nothing here closes a map or a descriptor under a reader: `release` drops the source's own reference, and the object
-goes with the last memoryview, file or running read that still holds it.
+Nothing here closes a map or file descriptor that is still in use: `release` drops the source's own reference, and the
+object is freed with the last memoryview, file or running read that holds it.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ Window = tuple[memoryview, int]
 """A buffer, and the offset in the source of the buffer's first byte."""
 
 Hint = Literal["sequential", "random", "willneed", "done"]
-"""How bytes will be read; `"done"`: not soon again by this process, whose own memory need not hold them."""
+"""How bytes will be read. `"done"`: this process will not read them again soon, and need not keep them in its memory."""
 
 _NEAR_BYTES = 16 << 10
+"""Spans of a file that is read in place share a system call if at most this many bytes lie between them."""
 _LARGEST_JOINED_BYTES = 8 << 20
-"""Spans of a file that is read in place share a system call when at most so many bytes lie between them."""
+"""The most bytes that spans which share a system call may cover together."""
 
 _ADVICE = {
     "sequential": mmap.MADV_SEQUENTIAL,
     "random": mmap.MADV_RANDOM,
     "willneed": mmap.MADV_WILLNEED,
-    "done": mmap.MADV_DONTNEED,  # of a shared map this drops no data: what is touched again is there again
+    "done": mmap.MADV_DONTNEED,  # loses no data of a shared map: a page that is touched again is mapped again
 }
 
 _DIGEST_BYTES = 1 << 20
-"""Digested at once."""
+"""Bytes that are read and digested at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells one stored object from another; fields are None where the store does not know them."""
+    """The properties by which one version of a stored object is told from another; None where the store has no such value."""
 
     size: int
     """Bytes in the object."""
@@ -59,7 +60,7 @@ class Identity:
     inode: int | None = None
     """Number of the inode on its device."""
     etag: str | None = None
-    """The store's own tag for the object's content."""
+    """The store's tag for this version of the object's content."""
 
     @classmethod
     def from_stat(cls, status: os.stat_result) -> Identity:
@@ -68,22 +69,22 @@ class Identity:
 
 
 class Source(Protocol):
-    """One opened shard, read by byte ranges; safe to use from several threads."""
+    """An open shard, read by byte ranges; safe to use from several threads."""
 
     name: str
-    """For messages, secrets redacted."""
+    """The shard's path or URL for messages, secrets redacted."""
     identity: Identity
-    """Of the object that was opened."""
+    """Identity of the object that was opened."""
     is_remote: bool
     """Whether each window may be a request to another machine."""
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of the disk cache that it keeps from being freed; 0 for all that does not lie there."""
+        """Bytes of the disk cache that this source keeps from being freed; 0 if the shard is not a file of the cache."""
         ...
 
     def is_removed(self) -> bool:
-        """Tell whether it keeps bytes of the disk cache that were removed there."""
+        """Return whether the disk cache has removed or replaced the file that this source holds open."""
         ...
 
     def window(self, start: int, stop: int) -> Window:
@@ -97,28 +98,28 @@ class Source(Protocol):
         ...
 
     def windows(self, spans: Sequence[Span]) -> list[Window]:
-        """Return one window per span, joined where near and concurrent where remote."""
+        """Return one window for each span. Near spans are read together; remote ones are requested concurrently."""
         ...
 
     def advise(self, spans: Sequence[Span], hint: Hint) -> None:
-        """Tell the system how `spans` will be read; never raises for a hint that it does not take."""
+        """Tell the operating system how `spans` will be read; a hint that it does not support is ignored."""
         ...
 
     def release(self) -> None:
-        """Take note that no new read will begin; views, files and running reads stay valid.
+        """Drop the source's own references: no new read will begin. Views, files and running reads stay valid.
 
-        A map or descriptor goes with its last reference, so a source that holds nothing else has nothing to do here.
+        A map or file descriptor is freed with its last reference, so a source that holds nothing else does nothing here.
         """
         ...
 
 
 class _FileSource:
-    """What the two ways to read a file have in common.
+    """The common part of the two sources that read a local file.
 
     Args:
-        path: Of the file.
-        name: For messages; None for `path`.
-        cached: It lies in the disk cache, which may remove it meanwhile.
+        path: Path of the file.
+        name: What messages call it; None for `path`.
+        cached: Whether the file is in the disk cache, which may remove it at any time.
     """
 
     __slots__ = ("_cached", "identity", "name", "path")
@@ -133,11 +134,11 @@ class _FileSource:
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of the disk cache that it keeps from being freed."""
+        """Bytes of the disk cache that this source keeps from being freed."""
         return self.identity.size if self._cached else 0
 
     def is_removed(self) -> bool:
-        """Tell whether it lay in the disk cache and is gone or replaced there."""
+        """Return whether the disk cache has removed or replaced this file."""
         if not self._cached:
             return False
         try:
@@ -147,15 +148,16 @@ class _FileSource:
 
 
 class MmapSource(_FileSource):
-    """A local file, mapped: pages are read when touched and shared by all processes of the machine.
+    """A mapped local file: pages are read when they are touched, and shared by all processes of the machine.
 
-    A file that is replaced (renamed over) stays as it was opened. One that is truncated in place while mapped kills
-    the process that touches the missing pages (SIGBUS), which no reader can prevent; `PreadSource` gives an error then.
+    If the file is replaced (renamed over), this source keeps reading the file that it opened. If it is truncated in place,
+    touching the missing pages kills the process with SIGBUS, which no reader can prevent; `PreadSource` raises an error
+    instead.
 
     Args:
-        path: Of the file.
-        name: For messages; None for `path`.
-        cached: It lies in the disk cache, which may remove it meanwhile.
+        path: Path of the file.
+        name: What messages call it; None for `path`.
+        cached: Whether the file is in the disk cache, which may remove it at any time.
 
     Raises:
         FetchError: The file cannot be opened.
@@ -168,7 +170,7 @@ class MmapSource(_FileSource):
         descriptor = _open_file(path, self.name)
         try:
             self.identity = Identity.from_stat(os.fstat(descriptor))
-            # An empty file cannot be mapped; an empty buffer stands for it.
+            # An empty file cannot be mapped; an empty buffer takes its place.
             self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if self.identity.size else None
         except (OSError, ValueError) as error:
             raise FetchError(f"{self.name}: cannot be mapped: {error}") from error
@@ -192,20 +194,21 @@ class MmapSource(_FileSource):
         for start, stop in spans:
             aligned = start - start % mmap.PAGESIZE
             length = min(stop, self.identity.size) - aligned
-            if aligned >= 0 and length > 0:  # what a wrong index names is an error when it is read
+            # A span outside the file comes from a wrong index; the read that follows raises the error.
+            if aligned >= 0 and length > 0:
                 self._map.madvise(advice, aligned, length)
 
     def release(self) -> None:
-        """Do nothing: the map goes with the last reference to this source or a view of it."""
+        """Do nothing: the map is freed with the last reference to this source or a view of it."""
 
 
 class PreadSource(_FileSource):
-    """A local file read in place: for file systems where a mapped file that shrinks would kill the process.
+    """A local file read by `pread`, for file systems where a mapped file that shrinks would kill the process.
 
     Args:
-        path: Of the file.
-        name: For messages; None for `path`.
-        cached: It lies in the disk cache, which may remove it meanwhile.
+        path: Path of the file.
+        name: What messages call it; None for `path`.
+        cached: Whether the file is in the disk cache, which may remove it at any time.
 
     Raises:
         FetchError: The file cannot be opened.
@@ -220,7 +223,7 @@ class PreadSource(_FileSource):
         self.identity = Identity.from_stat(os.fstat(self._descriptor))
 
     def window(self, start: int, stop: int) -> Window:
-        """Read `[start, stop)`, or what there is of it up to the size at opening.
+        """Read `[start, stop)`, up to the size that the file had when it was opened.
 
         Raises:
             FetchError: The file has shrunk since it was opened, or cannot be read.
@@ -244,7 +247,7 @@ class PreadSource(_FileSource):
         return view.toreadonly(), start
 
     def _number(self) -> int:
-        assert self._descriptor is not None, "the constructor opens it, nothing closes it"
+        assert self._descriptor is not None, "opened by the constructor, closed only with this object"
         return self._descriptor
 
     def windows(self, spans: Sequence[Span]) -> list[Window]:
@@ -254,7 +257,8 @@ class PreadSource(_FileSource):
 
     def advise(self, spans: Sequence[Span], hint: Hint) -> None:
         """Pass `hint` to posix_fadvise, where the system has it."""
-        if not hasattr(os, "posix_fadvise") or hint == "done":  # what was read is held by nobody
+        # "done" needs no action: unlike a map, a source that is read in place holds no pages.
+        if not hasattr(os, "posix_fadvise") or hint == "done":
             return
         advice = {
             "sequential": os.POSIX_FADV_SEQUENTIAL,
@@ -273,11 +277,11 @@ class PreadSource(_FileSource):
 
 
 class BufferSource:
-    """Bytes in memory: what a stream without a file held.
+    """A shard in memory, read from a stream that is not a file.
 
     Args:
-        data: Of the whole shard.
-        name: For messages.
+        data: Bytes of the whole shard.
+        name: What messages call it.
     """
 
     __slots__ = ("buffer", "identity", "name")
@@ -291,7 +295,7 @@ class BufferSource:
         self.identity = Identity(len(data))
 
     def is_removed(self) -> bool:
-        """Return False."""
+        """Return False: memory is no part of the disk cache."""
         return False
 
     def window(self, start: int, stop: int) -> Window:
@@ -306,7 +310,7 @@ class BufferSource:
         """Do nothing: memory needs no hint."""
 
     def release(self) -> None:
-        """Do nothing: the buffer goes with its last view."""
+        """Do nothing: the buffer is freed with its last view."""
 
 
 def _open_file(path: str, name: str) -> int:
@@ -320,7 +324,7 @@ def digest_source(source: Source) -> str:
     """Return the MD5 of all bytes of a source, 32 hexadecimal digits.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The source cannot be read.
     """
     digest = hashlib.md5(usedforsecurity=False)
     size = source.identity.size
@@ -332,15 +336,15 @@ def digest_source(source: Source) -> str:
 
 
 def join_spans(spans: Sequence[Span], near: int, largest: int) -> list[Span]:
-    """Return ranges, ascending, that hold all of `spans`, joined where at most `near` bytes lie between two.
+    """Return ascending ranges that cover all of `spans`, joined where at most `near` bytes lie between two spans.
 
     Args:
-        spans: In any order; they may overlap.
-        near: Bytes.
-        largest: Bytes of a joined range, except where a single span is larger.
+        spans: Spans in any order; they may overlap.
+        near: The most bytes between two spans that are joined.
+        largest: The most bytes in a joined range; a single span may be larger.
 
     Returns:
-        Spans, of which none is inside another.
+        Spans, none of which lies within another.
 
     Examples:
         >>> join_spans([(900, 1000), (0, 10), (15, 20)], 8, 100)
@@ -360,6 +364,6 @@ def join_spans(spans: Sequence[Span], near: int, largest: int) -> list[Span]:
 
 
 def match_windows(spans: Sequence[Span], joined: Sequence[Span], windows: Sequence[Window]) -> list[Window]:
-    """Return for each span the window of the joined span that it is in."""
+    """Return, for each span, the window of the joined span that contains it."""
     starts = [start for start, _ in joined]
     return [windows[bisect_right(starts, start) - 1] for start, _ in spans]

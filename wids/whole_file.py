@@ -1,4 +1,4 @@
-"""A file that has its name only when it is whole: written under a private name beside it, then renamed."""
+"""Atomic writes: a file is written under a temporary name in the same folder, and renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LONGEST_STEM = 100
-"""Letters of the name that are kept in the private one, so that file systems take it too."""
+"""Characters of the file's name that the temporary name keeps; file systems limit a name's length."""
 
 
 @contextmanager
 def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
-    """Give a file to write for a block, which takes the place of what has its name when the block ends.
+    """Open a file for writing that replaces `path` atomically at the end of the `with` block.
 
-    Two writers do not mix. Where the block fails, nothing stays, and what was there before is untouched.
+    Concurrent writers do not mix: the last one to finish wins. If the block raises, the temporary file is removed and
+    `path` is left as it was.
 
     Args:
-        path: What it will be called.
-        sync: Have it on the disk first. False for what is known by its digest, or made anew, after a power failure.
+        path: The file to create or replace.
+        sync: Flush the file to disk before it is renamed. Pass False for a file whose loss in a power failure is
+            noticed, by its digest say, or which is simply made again.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     part = path.with_name(f".{path.name[:_LONGEST_STEM]}.{secrets.token_hex(8)}")
     try:

@@ -1,4 +1,4 @@
-"""0.1.11's import path `wids.wids`; the names live elsewhere now."""
+"""The import path `wids.wids` of wids 0.1.11, kept for existing code: re-exports only."""
 
 from wids.dataset import ShardListDataset
 from wids.indexed import IndexedTarSamples

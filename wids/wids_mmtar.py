@@ -1,4 +1,4 @@
-"""0.1.11's import path `wids.wids_mmtar`; the name lives elsewhere now."""
+"""The import path `wids.wids_mmtar` of wids 0.1.11, kept for existing code: re-exports only."""
 
 from wids.legacy import MMIndexedTar
 
