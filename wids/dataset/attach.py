@@ -1,4 +1,4 @@
-"""Rows of a table to the samples that they belong to."""
+"""Attach columns to a dataset: match the rows of a table with samples, and add the values to the samples."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 class AddColumns:
-    """Sample to one that also has its values of some columns.
+    """A step that adds a sample's values of some columns to the sample.
 
     Args:
-        columns: By name, over the whole dataset.
+        columns: The columns by name, each over the whole dataset.
     """
 
     def __init__(self, columns: Mapping[str, KeptColumn]) -> None:
         self._columns = columns
 
     def __call__(self, sample: Any) -> Any:
-        """Return the sample with its values.
+        """Add the values to the sample, and return it.
 
         Raises:
-            TypeError: It is no sample any more.
+            TypeError: An earlier step has turned the sample into something else.
         """
         index = check_sample(sample, "add_columns()")["__index__"]
         for name, kept in self._columns.items():
@@ -41,23 +41,23 @@ class AddColumns:
 
 
 def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: bool) -> NDArray[np.integer]:
-    """Return the row of a table for each sample.
+    """Find the row of a table for each sample.
 
     Args:
-        dataset: Or a view.
-        table: Its rows.
+        dataset: A dataset or a view.
+        table: The table.
         must_have: Whether a sample without a row is an error.
-        may_have_more: Whether a row without a sample is none.
+        may_have_more: Whether rows without a sample are allowed.
 
     Returns:
-        `(len(dataset),)` int64, -1 for none.
+        `(len(dataset),)` integers, the row of each sample, -1 where there is none.
 
     Raises:
-        ValueError: There are too few or too many rows, or one key has several; names up to five.
+        ValueError: There are too few or too many rows, or several for one key; the message names up to five keys.
     """
     if table.keys is None:
         return _match_numbers(dataset, table)
-    # Where there is a file for each shard, keys are matched within it.
+    # Where there is a file for each shard, the keys in a file are matched with those of its shard only.
     marks = None if table.lengths is None else group_marks(len(table.lengths))
     wanted, offered = dataset._key_hashes(marks=marks), hash_texts(table.keys)
     if marks is not None and table.lengths is not None:
@@ -83,12 +83,12 @@ def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: b
 def _check_unused(
     dataset: Any, table: Table, unused: NDArray[np.int64], offered: NDArray[np.uint64], marks: NDArray[np.uint64] | None
 ) -> None:
-    """Check that rows that a view does not use belong to other samples of its dataset."""
+    """Check that each row left over belongs to a sample of the whole dataset that a view leaves out."""
     if len(unused) and dataset._rows is not None:
         hashes = dataset._derive(_rows=None)._key_hashes(marks=marks)
         unused = unused[match_hashes(offered[unused], hashes).rows < 0]
     if len(unused):
-        assert table.keys is not None, "rows were matched by them"
+        assert table.keys is not None, "the rows were matched by key"
         shown = ", ".join(repr(table.keys[row]) for row in unused[:5].tolist())
         raise ValueError(
             f"{table.name}: {counted(len(unused), 'row has a key', 'rows have keys')} that no sample has: "
@@ -120,16 +120,16 @@ def _match_numbers(dataset: Any, table: Table) -> NDArray[np.int64]:
 
 
 def attach(dataset: Any, table: Table, rows: NDArray[np.integer], missing: Any) -> dict[str, Column]:
-    """Return a table's columns over the whole dataset of a view.
+    """Return the columns of a table, laid out over the whole dataset that a view selects from.
 
     Args:
-        dataset: Or a view.
-        table: Its columns.
-        rows: What `match_table` returned.
-        missing: What stands for values that are missing, one for all or by column; None for nothing.
+        dataset: A dataset or a view.
+        table: The table.
+        rows: The row of each sample, as `match_table` returned them.
+        missing: Replaces missing values: one value for all columns, or `{column: value}`; None leaves them missing.
 
     Raises:
-        ValueError: A view has one sample several times, or a column cannot hold what is to stand in it.
+        ValueError: A view contains a sample several times, or a column cannot hold the value given for `missing`.
     """
     indices = np.arange(len(dataset)) if dataset._rows is None else to_array(dataset._rows)
     if dataset._rows is not None and len(np.unique(indices)) != len(indices):

@@ -1,4 +1,4 @@
-"""Samples to batches of columns, in order."""
+"""Batches of consecutive samples, each a tuple of columns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Batches:
-    """Batches of a dataset in order; can be iterated again and again.
+    """The batches of a dataset, in order; an iterable that can be iterated any number of times.
 
     Args:
-        dataset: Where the samples come from.
-        batch_size: Samples in a batch, at least 1.
-        drop_last: Leave out a last batch that is smaller.
+        dataset: The dataset that the samples come from.
+        batch_size: Number of samples in a batch, at least 1.
+        drop_last: Leave out the last batch if it is smaller than the others.
     """
 
     def __init__(self, dataset: Pipeline, batch_size: int, drop_last: bool) -> None:

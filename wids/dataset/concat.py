@@ -1,4 +1,7 @@
-"""Several datasets as one, by index: the first one's samples, then the second one's, each with its own transformations."""
+"""Concatenation: several datasets as one, the samples of the first before those of the second, and so on.
+
+Each dataset keeps its own transformations.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,13 @@ except ImportError:
 
 
 def concat(datasets: Iterable[Any]) -> ConcatDataset:
-    """Return one dataset of all the samples of several.
+    """Return one dataset with all samples of several, one dataset after the other.
 
     Args:
         datasets: Anything with a length and `[]`: `ShardListDataset`s, views of them, other concatenations.
 
     Raises:
-        TypeError: One has no length.
+        TypeError: One of the datasets has no length.
 
     Examples:
         >>> both = concat(["abc", "de"])
@@ -46,12 +49,13 @@ def concat(datasets: Iterable[Any]) -> ConcatDataset:
 
 
 class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
-    """What `concat` returns. Samples tell where they come from as they do in their own dataset.
+    """Several datasets as one; what `concat` returns.
 
-    What is done to the samples is done by each dataset to its own, as its method of that name does it.
+    A sample is the same as in its own dataset: its `__index__`, for example, is the index there. Methods that transform
+    samples, as `decode` and `map` do, call the method of the same name of each dataset.
 
     Args:
-        datasets: See there.
+        datasets: The datasets, as `concat` takes them.
     """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
@@ -72,11 +76,14 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
         return self.datasets[component][place]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Return the samples of a batch in the order of `indices`; each dataset is asked once, if it takes batches."""
+        """Return the samples of a batch, in the order of `indices`.
+
+        Those of one dataset are read together, if it has `__getitems__`.
+        """
         wanted: dict[int, list[tuple[int, int]]] = {}
-        for rank, index in enumerate(indices):
+        for slot, index in enumerate(indices):
             component, place = self.find(index)
-            wanted.setdefault(component, []).append((rank, place))
+            wanted.setdefault(component, []).append((slot, place))
         samples: list[Any] = [None] * len(indices)
         for component, places in wanted.items():
             dataset = self.datasets[component]
@@ -84,8 +91,8 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
             together = (
                 dataset.__getitems__(asked) if hasattr(dataset, "__getitems__") else map(dataset.__getitem__, asked)
             )
-            for (rank, _), sample in zip(places, together, strict=True):
-                samples[rank] = sample
+            for (slot, _), sample in zip(places, together, strict=True):
+                samples[slot] = sample
         return samples
 
     def __iter__(self) -> Iterator[Any]:
@@ -94,7 +101,9 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
             yield from dataset
 
     def find(self, index: Any) -> tuple[int, Any]:
-        """Return which dataset holds a sample, and its index there; one that carries a seed goes on carrying it.
+        """Return the number of the dataset that holds a sample, and the sample's index in it.
+
+        An index that carries a seed, as samplers with `sample_seeds=True` give them, keeps its seed.
 
         Raises:
             IndexError: `index` is out of range.
@@ -112,17 +121,17 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
         return component, index.at(place) if hasattr(index, "sample_seed") else place
 
     def read(self, index: int, fields: Iterable[str] | None = None) -> dict[str, bytes]:
-        """Return `{field: bytes}` of one sample, as its dataset reads it."""
+        """Return `{field: bytes}` of one sample, as `read` of its dataset does."""
         component, place = self.find(index)
         return self.datasets[component].read(place, fields)  # type: ignore[no-any-return]
 
     def view(self, index: int, fields: Iterable[str] | None = None) -> dict[str, memoryview]:
-        """Return `{field: memoryview}` of one sample, as its dataset gives it."""
+        """Return `{field: memoryview}` of one sample, as `view` of its dataset does."""
         component, place = self.find(index)
         return self.datasets[component].view(place, fields)  # type: ignore[no-any-return]
 
     def open(self, index: int, field: str) -> BufferedReader:
-        """Return a seekable binary file over one member, as its dataset opens it."""
+        """Return a seekable binary file over one member, as `open` of its dataset does."""
         component, place = self.find(index)
         return self.datasets[component].open(place, field)  # type: ignore[no-any-return]
 
@@ -137,48 +146,55 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
         return self.datasets[component].key(place)  # type: ignore[no-any-return]
 
     def decode(self, spec: Any = "PIL", **options: Any) -> Self:
-        """Return the datasets put together that decode by `spec`, with the options that theirs has.
+        """Call `decode` of each dataset, and return the concatenation of the results.
+
+        Args:
+            spec: As for `ShardListDataset.decode`.
+            options: The keyword arguments of `ShardListDataset.decode`.
 
         Raises:
-            TypeError: One of them has no such method, as a list has none.
+            TypeError: One of the datasets has no such method; a list has none.
         """
         return type(self)(self._ask_each("decode", spec, **options))
 
     def map(self, function: Callable[[Any], Any]) -> Self:
-        """Return the datasets put together that apply `function` to each sample.
+        """Return a concatenation that applies `function` to each sample.
 
         Raises:
-            TypeError: One of them has no such method.
+            TypeError: One of the datasets has no such method.
         """
         return type(self)(self._ask_each("map", function))
 
     def to_tuple(self, *fields: str, missing: Any = REQUIRED) -> Self:
-        """Return the datasets put together whose samples are tuples of these fields.
+        """Return a concatenation whose samples are tuples of these fields.
 
         Raises:
-            TypeError: One of them has no such method.
+            TypeError: One of the datasets has no such method.
         """
         return type(self)(self._ask_each("to_tuple", *fields, missing=missing))
 
     def select_fields(self, fields: Iterable[str] | str, missing: Any = REQUIRED) -> Self:
-        """Return the datasets put together whose samples have only these fields.
+        """Return a concatenation whose samples have only these fields.
 
         Raises:
-            TypeError: One of them has no such method.
+            TypeError: One of the datasets has no such method.
         """
         names = fields if isinstance(fields, str) else tuple(fields)
         return type(self)(self._ask_each("select_fields", names, missing=missing))
 
     def rename(self, **names: str) -> Self:
-        """Return the datasets put together whose fields are renamed.
+        """Return a concatenation whose fields are renamed.
 
         Raises:
-            TypeError: One of them has no such method.
+            TypeError: One of the datasets has no such method.
         """
         return type(self)(self._ask_each("rename", **names))
 
     def sizes(self, field: str) -> NDArray[np.int64]:
-        """Return `(len,)` int64, the bytes that a field takes in each sample, -1 where there is none; from the indexes alone.
+        """Return the size in bytes of a field in each sample, from the indexes alone.
+
+        Returns:
+            `(len,)` int64, -1 where a sample has no such field.
 
         Raises:
             TypeError: One of the datasets has no such method.
@@ -186,7 +202,10 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
         return np.concatenate([np.empty(0, np.int64), *self._ask_each("sizes", field)])
 
     def has(self, *fields: str) -> NDArray[np.bool_]:
-        """Return `(len,)` bool, which samples have all of these fields; from the indexes alone.
+        """Return which samples have all of these fields, from the indexes alone.
+
+        Returns:
+            `(len,)` bool.
 
         Raises:
             TypeError: One of the datasets has no such method.
@@ -194,7 +213,7 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
         return np.concatenate([np.empty(0, np.bool_), *self._ask_each("has", *fields)])
 
     def _ask_each(self, method: str, *arguments: Any, **options: Any) -> list[Any]:
-        """Return what a method of each dataset returns."""
+        """Call a method of each dataset, and return the results."""
         for place, dataset in enumerate(self.datasets):
             if not hasattr(dataset, method):
                 raise TypeError(
@@ -204,21 +223,25 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
 
     @property
     def shards(self) -> list[dict[str, Any]]:
-        """The shards of all datasets, each with the name of its dataset; one that has none counts as one shard."""
+        """The shards of all datasets, each with the name of its dataset; a dataset without shards counts as one shard."""
         return [shard for dataset in self.datasets for shard in _shards(dataset)[0]]
 
     @property
     def lengths(self) -> list[int]:
-        """How many samples each shard has."""
+        """Number of samples in each of `shards`."""
         return [length for dataset in self.datasets for length in _shards(dataset)[1]]
 
     @property
     def total_length(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         return len(self)
 
     def prefetch(self, upcoming: Sequence[int]) -> None:
-        """Tell each dataset which of its shards will be needed next, where it wants to know."""
+        """Call `prefetch` of each dataset that has it with the shards of its own that are needed next.
+
+        Args:
+            upcoming: Positions in `shards`, the next one first.
+        """
         first = 0
         for dataset in self.datasets:
             stop = first + len(_shards(dataset)[1])
@@ -228,7 +251,7 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
             first = stop
 
     def close(self) -> None:
-        """Close those of the datasets that can be."""
+        """Close each dataset that has a `close` method."""
         for dataset in self.datasets:
             if hasattr(dataset, "close"):
                 dataset.close()
@@ -238,7 +261,7 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
 
 
 def _shards(dataset: Any) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the shards of a dataset and their lengths."""
+    """Return the shards of a dataset and their lengths; one shard with all samples if it has none of its own."""
     shards, lengths = getattr(dataset, "shards", None), getattr(dataset, "lengths", None)
     if shards is None or lengths is None or len(shards) != len(lengths):
         return [{"url": ""}], [len(dataset)]

@@ -1,4 +1,4 @@
-"""`ShardListDataset`: a dataset over tar shards, by index."""
+"""`ShardListDataset`: random access by index to the samples of a list of tar shards."""
 
 from __future__ import annotations
 
@@ -42,53 +42,53 @@ except ImportError:
 logger = logging.getLogger(__name__)
 
 _READ_TOGETHER = 64
-"""Samples that an iteration over remote shards asks for at once."""
+"""Number of samples that an iteration over remote shards requests together."""
 
 
 class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type-arg]
-    """Samples of a list of tar shards, by index.
+    """The samples of a list of tar shards, by index.
 
-    `dataset[i]` is a dictionary of the sample's fields, decoded, and `__key__`, `__dataset__`, `__index__`, `__shard__`
-    and `__shardindex__`. Reads of one dataset may come from several threads; it pickles and forks at any moment.
+    `dataset[i]` is a dictionary of the sample's decoded fields, and `__key__`, `__dataset__`, `__index__`, `__shard__` and
+    `__shardindex__`. A dataset is safe to read from several threads, and can be pickled or forked at any time.
 
     Args:
-        shards: A descriptor's path, URL or open file; a folder of tars; a pattern (`x-{000000..000099}.tar`,
-            `dir/*.tar`); a list of shards (`{"url", "nsamples"}`, `(url, nsamples)`, paths or URLs) or of descriptors.
-            Shards without a count are indexed once, here. A folder may be as img2dataset, Energon, DALI or a Hugging Face
-            repository left it; the counts in it are used.
-        transformations: `"PIL"`, `"numpy"`, an image spec of webdataset, a callable, a list of callables; `[]` or None
+        shards: The path or URL of a descriptor, or the descriptor as an open file; a folder of tars; a pattern
+            (`x-{000000..000099}.tar`, `dir/*.tar`); a list of shards (`{"url", "nsamples"}`, `(url, nsamples)`, paths or
+            URLs) or of descriptors. Shards without a sample count are indexed once, by this constructor. A folder may be
+            one that img2dataset, Energon, DALI or a Hugging Face repository has written; the counts in it are used.
+        transformations: `"PIL"`, `"numpy"`, an image spec of webdataset, a callable, or a list of callables. `[]` or None
             leaves each field an `io.BytesIO`.
         fields: The only fields to read, as `"jpg"` or `".jpg"`; None for all.
-        on_error: `"raise"`; `"replace"` takes the next readable sample of the shard for one that is damaged; a callable
-            `(error, index)` gives the sample to take.
-        access: `"download"`: a remote shard comes whole into the disk cache when it is first read; `"range"`: only the
-            bytes that are asked for, which are not kept; `"auto"`: those, until half of a shard was read so in a process,
-            and the whole shard from then on.
-        cache_dir: Folder of the disk cache; None for `$WIDS_CACHE`, else a folder of the user's own in the node's
-            temporary folder. Made when something is written.
-        cache_size: Most bytes of shards in the cache folder, or `"200GB"`; None for `$WIDS_CACHE_SIZE`, else half of what
-            its disk has free. What exceeds it for a moment: a shard per process that fetches, and one per process that
-            reads.
-        keep: Remove nothing from the cache folder.
-        cache_local: Copy local shards into the cache too, instead of opening them where they lie.
-        checksum: What a shard is compared with in the descriptor: `"none"`, `"size"`, `"md5"`.
-        verify_members: Compare each member on every read with the checksum that the descriptor's index has of it;
-            `open` streams, and compares nothing.
+        on_error: What to do about a damaged sample: `"raise"` an error; `"replace"` it by the next readable sample of its
+            shard; or a callable `(error, index)` that returns the sample to use.
+        access: How remote shards are read. `"download"`: the whole shard is fetched into the disk cache when it is first
+            read. `"range"`: only the bytes needed are fetched, and not kept. `"auto"`: as `"range"`, until a process has
+            read half of a shard; from then on as `"download"`.
+        cache_dir: Folder of the disk cache; None for `$WIDS_CACHE`, else a folder private to the user in the node's
+            temporary folder. It is created when something is written to it.
+        cache_size: The most bytes of shards in the cache folder, as a number or as `"200GB"`; None for `$WIDS_CACHE_SIZE`,
+            else half of the free space of its disk. The cache can exceed it for a moment, by one shard for each process
+            that fetches and one for each process that reads.
+        keep: Never remove anything from the cache folder.
+        cache_local: Copy local shards into the cache, too, instead of opening them in place.
+        checksum: What a fetched shard is checked against: nothing (`"none"`), or its `"size"` or `"md5"` in the descriptor.
+        verify_members: Compare each member, on every read, with its checksum in the descriptor's index pack. `open`
+            streams a member and does not check it.
         io: `"mmap"`, `"pread"`, or `"auto"`: mmap, but pread on network file systems.
-        lru_size: Open shards; None for as many as a quarter of the file descriptor limit allows.
-        storage_options: Passed on to fsspec.
+        lru_size: Number of shards to keep open; None for a quarter of the limit on open files.
+        storage_options: Options for fsspec.
         allow_pipe: Allow `pipe:` URLs, which run commands.
         allow_pickle: Allow decoders that can run code: `.pkl`, object arrays, full `.pt` files.
-        localname: URL to name in the cache folder, as in 0.1.11.
-        base: What relative URLs are resolved against; None for the descriptor's own place.
-        options: Keys that replace the descriptor's, as in 0.1.11.
-        dataset_name: Replaces the descriptor's name.
-        split: Which split of a folder that has several, as Energon and Hugging Face leave them.
+        localname: A function of a shard's URL that returns its file name in the cache folder, as in 0.1.11.
+        base: What relative URLs are resolved against; None for the location of the descriptor.
+        options: Keys that override those of the descriptor, as in 0.1.11.
+        dataset_name: Overrides the name in the descriptor.
+        split: The split to read, where a folder has several, as those of Energon and Hugging Face do.
 
     Raises:
-        DescriptorError: The descriptor is wrong; names the place in it.
-        FetchError: It cannot be read.
-        ValueError: An argument is none of those that it may be.
+        DescriptorError: The descriptor is wrong; the message names the place in it.
+        FetchError: The descriptor cannot be read.
+        ValueError: An argument has a value that it cannot take.
 
     Examples:
         >>> dataset = ShardListDataset("train.json")
@@ -160,7 +160,7 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
         )
         self._fill_counts(descriptor.shards)
         self._offsets = ShardOffsets([shard["nsamples"] for shard in descriptor.shards])
-        # What the samples of a shard share: name of the dataset, URL, index of the first.
+        # What the samples of a shard have in common: name of the dataset, URL of the shard, index of its first sample.
         self._shard_facts = [
             (str(shard.get("dataset") or ""), str(shard["url"]), first)
             for shard, first in zip(descriptor.shards, self._offsets.starts, strict=False)
@@ -189,20 +189,20 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
     @overload
     def __getitem__(self, index: SupportsIndex) -> Any: ...
     def __getitem__(self, index: Any) -> Any:
-        """Return one sample, or for a slice a view.
+        """Return one sample, or a view for a slice.
 
         Raises:
             IndexError: `index` is out of range.
-            DecodeError: A field cannot be decoded; names index, shard, key and field.
+            DecodeError: A field cannot be decoded; the message names index, shard, key and field.
             TarFormatError: The shard is damaged.
-            ShardMismatchError: The shard is not what its descriptor says.
+            ShardMismatchError: The shard does not match its descriptor.
             FetchError: The shard cannot be opened.
         """
         seed = None
         if index.__class__ is not int:
             if isinstance(index, slice):
                 return self._view(range(len(self))[index])
-            seed = getattr(index, "sample_seed", None)  # what samplers give with sample_seeds=True
+            seed = getattr(index, "sample_seed", None)  # indices of samplers with sample_seeds=True carry one
         shard, position = self._find(index) if self._rows is not None else self._offsets.find_shard(index)
         reader = self._cache.get(shard, index)
         sample: Any = Sample()
@@ -233,7 +233,7 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples of a batch, in the order of `indices`; torch's DataLoader calls this.
 
-        What is read by ranges, or lies on a disk and not in memory, is asked for at once.
+        The byte ranges of remote shards are requested concurrently, and local files that are not in memory are read ahead.
         """
         if self._joins():
             with self._reading_together([self._find(index) for index in indices]):
@@ -245,8 +245,8 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
             return [self[index] for index in indices]
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield every sample in order; an error is raised, never taken for the end."""
-        # A generator turns a StopIteration out of user code into an error; map() would take it for the end.
+        """Yield every sample in order. An error is raised, never mistaken for the end."""
+        # A generator turns a StopIteration raised by user code into an error; map() would end there without one.
         if not self._reads_ranges():
             for index in range(len(self)):
                 yield self[index]
@@ -263,9 +263,9 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
         return self._read(index, bytes, fields)
 
     def view(self, index: int, fields: Iterable[str] | None = None) -> dict[str, memoryview]:
-        """Return `{field: memoryview}` of one sample, without a copy where the shard is mapped.
+        """Return `{field: memoryview}` of one sample, undecoded; nothing is copied where the shard is mapped.
 
-        A view stays valid whatever becomes of the dataset, the cache or the file's name.
+        A memoryview stays valid when the dataset is closed, and when the shard is evicted, renamed or removed.
 
         Raises:
             IndexError: `index` is out of range.
@@ -277,9 +277,9 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
 
         Raises:
             IndexError: `index` is out of range.
-            KeyError: The sample has no such field; lists those that it has.
+            KeyError: The sample has no such field; the message lists its fields.
         """
-        for join, place in self._beside(index):
+        for join, place in self._joined_places(index):
             theirs = join.find_field(field, place)
             if theirs is not None:
                 return join.other.open(place, theirs)
@@ -293,14 +293,14 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
             return reader.open(position, _find_field(field, reader, position))
 
     def locate(self, index: int) -> dict[str, MemberLocation]:
-        """Return `{field: MemberLocation(url, offset, size)}` of one sample; nothing but the index is read.
+        """Return `{field: MemberLocation(url, offset, size)}` of one sample, from the index alone.
 
         Raises:
             IndexError: `index` is out of range.
         """
         shard, position = self._find(index)
         located = self._cache.get(shard).locate(position, self._shard_facts[shard][1])
-        for join, place in self._beside(index):
+        for join, place in self._joined_places(index):
             join.merge(located, join.other.locate(place))
         return located
 
@@ -327,7 +327,7 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
     def _read(self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None) -> dict[str, Any]:
         for step in self.transformations:
             if step.__class__ is Join:
-                return self._read_beside(index, make, fields)
+                return self._read_joined(index, make, fields)
         shard, position = self._find(index)
         reader = self._cache.get(shard, index)
         if fields is None:
@@ -343,22 +343,23 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
             self._cache.get(shard).read_into(sample, position, make, wanted)
         return sample
 
-    def _read_beside(
+    def _read_joined(
         self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None
     ) -> dict[str, Any]:
-        """Return what `_read` does where other datasets are joined to this one."""
-        beside = self._beside(index)
+        """Do what `_read` does for a dataset to which others are joined."""
+        joined = self._joined_places(index)
         own = None if fields is None else list(fields)
-        theirs: list[list[str]] = [[] for _ in beside]
+        theirs: list[list[str]] = [[] for _ in joined]
+        # A field that a joined dataset has is read there, and not here.
         for name in [] if own is None else list(own):
-            for names, (join, place) in zip(theirs, beside, strict=True):
+            for names, (join, place) in zip(theirs, joined, strict=True):
                 found = join.find_field(name, place)
                 if found is not None and own is not None:
                     own.remove(name)
                     names.append(found)
                     break
         sample = self._derive(transformations=[])._read(index, make, own)
-        for names, (join, place) in zip(theirs, beside, strict=True):
+        for names, (join, place) in zip(theirs, joined, strict=True):
             if own is None or names:
                 join.merge(sample, join.other._read(place, make, None if own is None else names))
         return sample
@@ -366,23 +367,28 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
     # Damaged samples
 
     def _replace(self, error: Exception, shard: int, position: int, reader: TarReader, asked: Any) -> Any:
-        """Return what stands for a damaged sample, or raise with all that is known of it."""
+        """Return a replacement for a damaged sample, or raise an error that says which sample it is."""
         index = self._offsets.starts[shard] + position
         located = self._locate_error(error, index, shard, position, reader)
         before = self._replacer.replacements.total()
         try:
             return self._replacer.replace(
-                located, index, self._shard_facts[shard][1], self._cache.accesses, self._others(index, shard, asked)
+                located,
+                index,
+                self._shard_facts[shard][1],
+                self._cache.accesses,
+                self._substitutes(index, shard, asked),
             )
         finally:
             self._cache.storage.meter.add("replacements", self._replacer.replacements.total() - before)
 
-    def _others(self, index: int, shard: int, asked: Any) -> Iterator[Callable[[], Any]]:
-        """Yield readers of the other samples that this dataset has of the shard, from the next one on, cyclically."""
+    def _substitutes(self, index: int, shard: int, asked: Any) -> Iterator[Callable[[], Any]]:
+        """Yield functions that read the shard's other samples in this dataset, the next one first, cyclically."""
         others = self._rows_in(self._offsets.starts[shard], self._offsets.starts[shard + 1])
         strict = self._derive(_rows=None, _replacer=Replacer("raise"))
         for other in [*others[others > index].tolist(), *others[others < index].tolist()]:
-            place = asked.at(other) if hasattr(asked, "sample_seed") else other  # the seed that was asked for
+            # The substitute gets the seed of the sample that it replaces.
+            place = asked.at(other) if hasattr(asked, "sample_seed") else other
             yield lambda place=place: strict[place]  # type: ignore[misc]
 
     def _locate_error(self, error: Exception, index: int, shard: int, position: int, reader: TarReader) -> Exception:
@@ -396,7 +402,7 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
         return located
 
     def _derive(self, **changes: Any) -> Self:
-        """Return a dataset that shares everything with this one, open shards too, but for these attributes."""
+        """Return a copy of this dataset with some attributes changed; it shares all else, open shards included."""
         derived = object.__new__(type(self))
         derived.__dict__.update({**self.__dict__, "transformations": list(self.transformations), **changes})
         return derived
@@ -405,17 +411,17 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
 
     @property
     def cum_lengths(self) -> list[int]:
-        """Index behind the last sample of each of `shards`."""
+        """For each of `shards`, the number of samples up to its end: one more than the index of its last sample."""
         return list(accumulate(self.lengths))
 
     @property
     def total_length(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         return len(self)
 
     @property
     def cache_dir(self) -> str:
-        """Folder of the disk cache; it exists only when something was written to it."""
+        """Folder of the disk cache; it does not exist before something is written to it."""
         return self._cache.storage.cache_dir
 
     def get_shard(self, index: int) -> tuple[TarReader, int, Mapping[str, Any]]:
@@ -424,16 +430,16 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
         return self._cache.get(shard), position, self._cache.shards[shard]
 
     def get_stats(self) -> tuple[int, int]:
-        """Return how many samples were read, and how many of the reads had to open a shard, in this process."""
+        """Return `(accesses, misses)` of this process: the number of reads, and of those that had to open a shard."""
         return self._cache.accesses, self._cache.misses
 
     def stats(self) -> dict[str, float]:
-        """Return what was counted, summed over the processes of the job: this one, its workers, the dead ones too.
+        """Return counters, summed over the processes of the job: this one, its workers, and those that have ended.
 
-        `accesses`, of which `hits` found their shard open and `misses` opened it; `cache_hits` and `fetches`, the
-        openings that found the shard in the disk cache or fetched it; `bytes_mapped`, `bytes_fetched`; `requests` for byte
-        ranges; `seconds_waited` for shards and ranges; `retries`; `replacements` of damaged samples; `index_builds`.
-        A process shows its accesses each time that it opens a shard. Of a join, both sides are counted.
+        They are `accesses`, of which `hits` found their shard open and `misses` opened it; `cache_hits` and `fetches`, the
+        shards that were found in the disk cache or had to be fetched; `bytes_mapped`; `bytes_fetched`; `requests` for byte
+        ranges; `seconds_waited` for shards and ranges; `retries`; `replacements` of damaged samples; and `index_builds`.
+        The accesses of another process are updated whenever it opens a shard. Both sides of a join are counted.
         """
         found = self._count({})
         return {
@@ -442,15 +448,15 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
         }
 
     def in_flight(self) -> list[dict[str, Any]]:
-        """Return what the processes of the job are waiting for, the longest first; also of those that were killed.
+        """Return what the processes of the job are waiting for, the longest wait first, killed processes included.
 
-        Each is a dictionary of `what` is done, the `shard`, the `index` of the sample that it is needed for, `seconds` since it
-        began, `pid`, and whether that process is `alive`.
+        Each entry is a dictionary: `what` is being done, the `shard`, the `index` of the sample that it is needed for,
+        the `seconds` since it began, the `pid` of the process, and whether that process is `alive`.
         """
         return self._cache.storage.meter.in_flight()
 
     def check_cache_misses(self) -> None:
-        """Log a warning when more than three in ten of at least a hundred reads had to open a shard."""
+        """Log a warning if, of more than 100 reads in this process, over 30 % had to open a shard."""
         accesses, misses = self.get_stats()
         if accesses > 100 and misses / accesses > 0.3:
             logger.warning(
@@ -461,13 +467,13 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
             )
 
     def close(self) -> None:
-        """Let go of maps and files; the dataset can be used again, and views that are out stay valid."""
+        """Release maps and files. The dataset can be used again, and memoryviews of its samples stay valid."""
         self._cache.close()
         for join in self._joins():
             join.other.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_keys": None, "_visits": None}  # made anew where needed, instead of being sent
+        return {**self.__dict__, "_keys": None, "_visits": None}  # large, and computed again where needed
 
     def __repr__(self) -> str:
         name = f" {self.dataset_name!r}" if self.dataset_name else ""
@@ -475,10 +481,10 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
 
 
 def _find_field(name: str, reader: TarReader, position: int) -> str:
-    """Return which of a sample's fields is meant.
+    """Return the field of a sample that `name` refers to.
 
     Raises:
-        KeyError: None is; lists those that are there.
+        KeyError: There is none; the message lists the sample's fields.
     """
     there = reader.fields(position)
     found = find_field(name, there)

@@ -1,11 +1,11 @@
-"""Samples of two datasets as one: a step that puts the fields of another dataset's sample beside those of the first.
+"""Joins: a step that adds the fields of another dataset's sample to a sample.
 
-The other side stays a dataset of its own, with its own open shards, cache and decoding, and is read when a sample is made; where none of
-its fields is asked for, the step is left out and it is not read at all.
+The other side stays a dataset of its own, with its own open shards, cache and decoding. Its sample is read when the joined
+sample is read. If none of its fields is asked for, the step is left out, and the other side is not read at all.
 
-Which sample belongs to which is found once, by sorted hashes of the keys. A shard whose name, up to `.tar`, both sides have is matched
-by itself first, and the shards of all other names together; what finds nothing so is matched by key alone with what was not taken.
-The answer is an array of a number a sample, mapped.
+Samples are matched once, by sorted hashes of their keys, in two passes. In the first, a shard whose name (up to `.tar`)
+occurs once on both sides is matched only with its namesake, and all other shards are matched together. In the second, the
+samples left over on both sides are matched by key alone. The result is one number for each sample, in a mapped array.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _BLOCK_ROWS = 1 << 16
 
 
 class Join:
-    """Sample to one that also has the fields of another dataset's sample.
+    """A step that adds the fields of another dataset's sample to a sample.
 
     Args:
-        other: Where those are read.
-        places: `(num_samples,)`, index in `other` for each sample of the whole dataset, -1 for none.
-        prefix: Put before the names of its fields.
-        storage: In whose cache folder the places are kept.
+        other: The other dataset.
+        places: `(num_samples,)` integers, for each sample of the whole dataset its index in `other`, -1 for none.
+        prefix: Prefix for the names of the other dataset's fields.
+        storage: The storage whose cache folder `places` is stored in.
     """
 
     def __init__(self, other: ShardListDataset, places: NDArray[np.integer], prefix: str, storage: Storage) -> None:
@@ -48,11 +48,11 @@ class Join:
         self._places = KeptArray(places, storage)
 
     def __call__(self, sample: Any) -> Any:
-        """Return the sample with the other's fields.
+        """Add the fields of the other sample, if there is one, and return the sample.
 
         Raises:
-            TypeError: One of the two is no dictionary.
-            ValueError: Both have a field of one name.
+            TypeError: One of the two samples is no longer a dictionary.
+            ValueError: Both samples have a field of the same name.
         """
         place = self.find(check_sample(sample, "join()")["__index__"])
         if place is None:
@@ -63,19 +63,23 @@ class Join:
         return self.merge(sample, {name: theirs[name] for name in theirs if not name.startswith("__")})
 
     def find(self, index: int) -> int | None:
-        """Return the other's index for a sample of the whole dataset; None where it has none."""
+        """Return the index in `other` for a sample of the whole dataset; None if it has none."""
         place = int(self._places.array[index])
         return None if place < 0 else place
 
     def places(self, indices: NDArray[np.int64] | None) -> NDArray[np.integer]:
-        """Return the other's indices for these samples of the whole dataset, -1 for none; None for all of them."""
+        """Return the indices in `other` for samples of the whole dataset, -1 where there is none.
+
+        Args:
+            indices: `(n,)` int64, the samples; None for all.
+        """
         return self._places.array if indices is None else self._places.array[indices]
 
     def merge(self, mine: dict[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-        """Add the other's fields to a sample's, under their names here.
+        """Add the fields of the other sample, prefixed, to `mine`, and return it.
 
         Raises:
-            ValueError: Both have a field of one name.
+            ValueError: Both samples have a field of the same name.
         """
         for name, value in theirs.items():
             renamed = self._rename(name)
@@ -88,7 +92,7 @@ class Join:
         return mine
 
     def names(self, fields: Iterable[str]) -> list[str]:
-        """Return what the other calls those of these fields that may be its own."""
+        """Return the names in `other` of those fields that carry the prefix, without leading dots."""
         prefix = self.prefix.lower()
         return [
             field.removeprefix(".")[len(prefix) :]
@@ -97,16 +101,16 @@ class Join:
         ]
 
     def narrowed(self, fields: Iterable[str]) -> Join | None:
-        """Return a join that reads only these fields, in the names of the result; None where none is the other's."""
+        """Return a join that reads only these fields, named as in the joined sample; None if none can be from `other`."""
         mine = self.names(fields)
         return self._with(self.other._restrict(mine)) if mine else None
 
     def decoded(self, spec: Any) -> Join:
-        """Return a join whose other side decodes otherwise."""
+        """Return a join whose other side is decoded by `spec`."""
         return self._with(self.other.decode(spec))
 
     def find_field(self, name: str, place: int) -> str | None:
-        """Return what the other calls a field of the result in one of its samples; None where that is not its own."""
+        """Return the name in `other` of a field of the joined sample; None if the sample at `place` has no such field."""
         names = self.names([name])
         return find_field(names[0], self.other.locate(place)) if names else None
 
@@ -120,10 +124,14 @@ class Join:
 
 
 def check_sample(sample: Any, what: str) -> dict[str, Any]:
-    """Return a sample that has not become something else on its way through the steps.
+    """Return a sample, after a check that it is still a dictionary with `__index__`.
+
+    Args:
+        sample: What the steps so far have made of a sample.
+        what: The method that needs it, for the message.
 
     Raises:
-        TypeError: It has.
+        TypeError: An earlier step has turned the sample into something else.
     """
     if not isinstance(sample, dict) or "__index__" not in sample:
         raise TypeError(
@@ -133,18 +141,19 @@ def check_sample(sample: Any, what: str) -> dict[str, Any]:
 
 
 def match_samples(mine: ShardListDataset, other: ShardListDataset) -> NDArray[np.integer]:
-    """Return which of the other's samples belongs to each of mine.
+    """Find the sample of `other` with the same key for each sample of `mine`.
 
     Returns:
-        `(len(mine),)` integers, indices in `other`, -1 for none.
+        `(len(mine),)` integers, indices in `other`, -1 where there is none.
 
     Raises:
-        ValueError: A sample's key is that of several of the other's; names up to five.
+        ValueError: Several samples of `other` have the key of one of `mine`; the message names up to five keys.
     """
     of_shard, of_other = _mark_shards(mine, other)
     hashes = mine._key_hashes(marks=of_shard)
     if mine._cache is other._cache and mine._rows is None:
-        offered = hashes if other._rows is None else hashes[to_array(other._rows)]  # read once
+        # Both sides are rows of one dataset, so the keys are hashed only once.
+        offered = hashes if other._rows is None else hashes[to_array(other._rows)]
     else:
         offered = other._key_hashes(marks=of_other)
     found = match_hashes(hashes, offered)
@@ -153,7 +162,7 @@ def match_samples(mine: ShardListDataset, other: ShardListDataset) -> NDArray[np
     if len(left) and len(found.unused):
         free = found.unused
         wanted_rest, offered_rest = hashes[left], offered[free]
-        del hashes, offered  # of many samples, these are what takes the room
+        del hashes, offered  # for many samples these take most of the memory
         _unmark(wanted_rest, mine, left, of_shard)
         _unmark(offered_rest, other, free, of_other)
         rest = match_hashes(wanted_rest, offered_rest)
@@ -164,7 +173,10 @@ def match_samples(mine: ShardListDataset, other: ShardListDataset) -> NDArray[np
 
 
 def _mark_shards(mine: ShardListDataset, other: ShardListDataset) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the mark of each shard of both sides: one of its own where both sides have its name, once; else 0."""
+    """Return the mark of each shard of both sides, which its key hashes are combined with.
+
+    A shard whose name occurs exactly once on each side shares a mark with its namesake; all others have the mark 0.
+    """
     stems, theirs = ([stem_of(str(shard["url"])) for shard in side._cache.shards] for side in (mine, other))
     counts, their_counts = Counter(stems), Counter(theirs)
     numbers = {stem: number for number, stem in enumerate(counts, 1) if counts[stem] == their_counts[stem] == 1}
@@ -175,7 +187,7 @@ def _mark_shards(mine: ShardListDataset, other: ShardListDataset) -> tuple[NDArr
 def _unmark(
     hashes: NDArray[np.uint64], dataset: ShardListDataset, rows: NDArray[np.int64], of_shard: NDArray[np.uint64]
 ) -> None:
-    """Take the marks of their shards off the hashes of some rows, in place."""
+    """Remove the marks of their shards from the hashes of some rows, in place."""
     for start in range(0, len(rows), _BLOCK_ROWS):
         part = slice(start, start + _BLOCK_ROWS)
         hashes[part] ^= of_shard[dataset._shards_of(rows[part])]

@@ -1,4 +1,4 @@
-"""Keys of a dataset: key to index by sorted hashes, 16 bytes a sample instead of a dictionary; all keys as a sequence."""
+"""The keys of a dataset: lookup by sorted hashes, which take 16 bytes a sample, and all keys as a sequence."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class KeyTable:
 
     Args:
         hashes: `(num_samples,)` uint64, xxh3-64 of each key.
-        all_keys: Makes an iterator over the keys of all samples in order, for the message when one is not found.
-        key_of: Index to key.
+        all_keys: Returns an iterator over all keys, in order; used for the message when a key is not found.
+        key_of: Returns the key of an index.
     """
 
     def __init__(
         self, hashes: NDArray[np.uint64], all_keys: Callable[[], Iterator[str]], key_of: Callable[[int], str]
     ) -> None:
-        # A stable order puts the lowest index first where keys are equal.
+        # A stable sort keeps the lowest index first among equal keys.
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
         self._all_keys = all_keys
@@ -40,7 +40,7 @@ class KeyTable:
         """Return the lowest index of this key.
 
         Raises:
-            KeyError: There is none; names its neighbours in sorted order.
+            KeyError: No sample has this key; the message names its neighbours in sorted order.
         """
         wanted = np.uint64(xxh3_64_intdigest(key.encode("utf-8", "surrogateescape")))
         first, stop = (int(np.searchsorted(self._hashes, wanted, side)) for side in ("left", "right"))
@@ -64,11 +64,11 @@ class KeyTable:
 
 
 class Keys(Sequence[str]):
-    """The keys of all samples in order, read from the indexes when they are asked for.
+    """The keys of all samples in order, as a sequence that reads them from the indexes on demand.
 
     Args:
-        dataset: Whose keys.
-        iterate: Makes an iterator over all of them.
+        dataset: The dataset or view.
+        iterate: Returns an iterator over all keys.
     """
 
     def __init__(self, dataset: Selection, iterate: Callable[[], Iterator[str]]) -> None:
@@ -83,7 +83,7 @@ class Keys(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[str]: ...
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        """Return the key of one sample, or for a slice the keys of a view.
+        """Return the key of one sample, or a sequence of keys for a slice.
 
         Raises:
             IndexError: `index` is out of range.
@@ -97,10 +97,10 @@ class Keys(Sequence[str]):
             return False
 
     def index(self, key: str, start: int = 0, stop: int | None = None) -> int:
-        """Return the lowest index of the sample with this key, as a list's method.
+        """Return the lowest index of a key, as `list.index` does.
 
         Raises:
-            ValueError: There is none.
+            ValueError: No sample has this key.
         """
         if start or stop is not None:
             return super().index(key, start, len(self) if stop is None else stop)
@@ -110,7 +110,7 @@ class Keys(Sequence[str]):
             raise ValueError(str(error.args[0])) from None
 
     def __iter__(self) -> Iterator[str]:
-        """Yield all keys, each at a fraction of what `[i]` costs."""
+        """Yield all keys; much faster than `[i]` for each."""
         return self._iterate()
 
     def __repr__(self) -> str:

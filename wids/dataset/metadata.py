@@ -1,4 +1,4 @@
-"""Columns and joined datasets: the part of `ShardListDataset` that puts beside the samples what lies elsewhere."""
+"""Columns and joins: the part of `ShardListDataset` that adds data from elsewhere to the samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Metadata(Selection):
-    """Columns over the samples, and other datasets beside them."""
+    """A selection of samples with columns, and with other datasets joined to it."""
 
     transformations: list[Any]
     _filter: FieldFilter | None
@@ -40,10 +40,14 @@ class Metadata(Selection):
         """Return `(shard, position)` of a sample."""
 
     _columns: dict[str, StoredColumn | KeptColumn]
-    """Over the whole dataset, whatever the rows of a view."""
+    """The columns by name, each over the whole dataset, also in a view."""
 
     def _find_columns(self, urls: Mapping[str, str]) -> dict[str, StoredColumn | KeptColumn]:
-        """Return the columns that a descriptor names."""
+        """Return the columns that a descriptor lists.
+
+        Args:
+            urls: URL of the column's file, by name of the column.
+        """
         if not urls:
             return {}
         fingerprint = digest_data(map(basename, self._cache.shards), self._offsets.lengths)
@@ -65,21 +69,21 @@ class Metadata(Selection):
         return tuple(self._columns)
 
     def column(self, name: str, *, missing: Any = REQUIRED) -> NDArray[Any] | TextColumn:
-        """Return one value for each sample, without reading any.
+        """Return one value for each sample, without reading any sample.
 
         Args:
             name: One of `columns`.
-            missing: What stands where a sample has no value. Without it that is NaN for floats, None for text, and an
-                error for integers and booleans, which can hold neither.
+            missing: The value for samples that have none. By default that is NaN for floats and None for text, and an error
+                for integers and booleans, whose arrays can hold neither.
 
         Returns:
-            `(len,)`, read-only where it is mapped from its file, as numbers of a whole dataset are; text as a sequence of
-            `str`, each made when it is asked for, of which `numpy.asarray` makes an array.
+            For numbers and booleans an array `(len,)`, read-only where it is mapped from a file, which is usual for a whole
+            dataset. For text a sequence of `str` that creates each one on access; `numpy.asarray` makes it an array.
 
         Raises:
-            KeyError: There is no such column; says which there are.
-            ValueError: Samples have no value, and `missing` was not given, or cannot be held.
-            DescriptorError: Its file is damaged, or was made for other data.
+            KeyError: There is no such column; the message suggests others.
+            ValueError: Samples have no value and `missing` is not given, or the column cannot hold `missing`.
+            DescriptorError: The column's file is damaged, or was made for other data.
 
         Examples:
             >>> scored = dataset.add_columns({"score": [n / 2 for n in range(20)]}, on="index")
@@ -113,24 +117,25 @@ class Metadata(Selection):
         missing: Any = REQUIRED,
         extra: Literal["error", "ignore"] = "error",
     ) -> Self:
-        """Return a dataset with more columns; its samples hold their values, too, under the columns' names.
+        """Return a dataset with more columns; each of its samples also holds its values, under the columns' names.
 
         Args:
-            source: Path or URL of a Parquet, JSONL, CSV or Arrow file, a folder or pattern of them, or with `{shard}` in it
-                one for each shard, by its name up to `.tar`; a mapping of arrays or lists; a table of pyarrow, pandas or polars.
-            on: `"key"`: a row belongs to the sample with its key, in the shard of its file where there is one for each;
-                `"index"`: row `i` belongs to sample `i`, of the shard where there is a file for each.
-            columns: The only ones to take, or `{new name: name in the source}`; None for all. Values in objects are named
-                with dots, `meta.width`.
+            source: The path or URL of a Parquet, JSONL, CSV or Arrow file; a folder or pattern of such files; a path with
+                `{shard}` in it, which stands for the name of each shard up to `.tar`, for one file per shard; a mapping of
+                arrays or lists; or a table of pyarrow, pandas or polars.
+            on: `"key"`: a row belongs to the sample with the row's key. `"index"`: row `i` belongs to sample `i`. With one
+                file per shard, rows belong to samples of that shard, and `i` counts within it.
+            columns: The only columns to take, or `{new name: name in the source}`; None for all. A value inside an object is
+                named with a dot, as in `meta.width`.
             key_column: The column of `source` that holds the keys.
-            missing: What stands where a sample has no row, or its row no value; one for all, or `{column: value}`. None
-                leaves them missing. Without it, samples without a row are an error.
-            extra: Whether rows that belong to no sample are an error: `"ignore"` leaves them out, as img2dataset's rows of failed
-                downloads.
+            missing: The value for samples that have no row, or no value in it: one for all columns, or `{column: value}`.
+                None leaves these values missing. By default, a sample without a row is an error.
+            extra: What to do about rows that belong to no sample: `"error"`, or `"ignore"` them, as img2dataset's rows for
+                failed downloads.
 
         Raises:
-            ValueError: Rows are missing, too many, or repeat a key; a column is not there, is no number, boolean or text, or
-                has the name of another. Names up to five of the keys.
+            ValueError: There are too few or too many rows, or several with one key; a column does not exist, is not of
+                numbers, booleans or text, or has the name of an existing one. The message names up to five keys.
             OSError: A file cannot be read.
 
         Examples:
@@ -150,7 +155,11 @@ class Metadata(Selection):
         return self._attach(attach(self, table, rows, {} if missing is REQUIRED else missing))
 
     def _attach(self, columns: Mapping[str, Column]) -> Self:
-        """Return a dataset with these columns over the whole dataset."""
+        """Return a dataset with these columns added, which must extend over the whole dataset.
+
+        Raises:
+            ValueError: A column has the name of another one, or of a field.
+        """
         for name in columns:
             if name in self._columns:
                 raise ValueError(
@@ -166,17 +175,18 @@ class Metadata(Selection):
         )
 
     def matches(self, where: str) -> NDArray[np.bool_]:
-        """Return for which samples a condition over the columns is true.
+        """Return a mask of the samples for which a condition over the columns is true.
 
         Args:
-            where: As in `"width >= 512 and similarity > 0.3"`: comparisons, arithmetic, `in`, `is None`, `and`, `or`, `not`, and abs,
-                len, max, min. It is parsed, and never run as code. Comparisons with missing values are false, but for `!=`.
+            where: A condition such as `"width >= 512 and similarity > 0.3"`. It can use comparisons, arithmetic, `in`,
+                `is None`, `and`, `or`, `not`, and the functions abs, len, max and min. It is parsed, and never run as code.
+                A comparison with a missing value is false, except for `!=`.
 
         Returns:
             `(len,)` bool.
 
         Raises:
-            ValueError: It is no condition, or names a column that is not there; tells the place.
+            ValueError: The text is not a condition, or names a column that does not exist; the message names the place.
 
         Examples:
             >>> scored = dataset.add_columns({"score": range(20)}, on="index")
@@ -205,21 +215,22 @@ class Metadata(Selection):
         how: Literal["inner", "left"] = "inner",
         prefix: str = "",
     ) -> Self:
-        """Return a dataset whose samples have the fields of two, in the order of this one.
+        """Return a dataset whose samples have the fields of this dataset and of another, in the order of this one.
 
-        Each side is decoded by its own transformations and read through its own cache; a side of which no field is
-        asked for, by `select_fields` or `to_tuple`, is not read.
+        Each side is decoded by its own transformations and read through its own cache. A side is not read if `select_fields`
+        or `to_tuple` ask for none of its fields.
 
         Args:
-            other: A dataset; or a table, as `add_columns` takes them, whose columns are added.
-            on: `"key"`: samples with one key, first within shards of one name, then of those that are left; `"index"`: sample `i` of
-                either side.
-            how: `"inner"`: samples that both sides have; `"left"`: all of this side.
-            prefix: Put before the names of the other's fields: with `"recap."`, its `.txt` is `.recap.txt`.
+            other: A dataset; or a table, as `add_columns` takes it, whose columns are added.
+            on: `"key"` joins samples with the same key: first those in shards of the same name, then those left over.
+                `"index"` joins sample `i` of this side with sample `i` of the other.
+            how: `"inner"` keeps the samples that both sides have; `"left"` keeps all samples of this side.
+            prefix: Prefix for the names of the other side's fields: with `"recap."`, its `.txt` becomes `.recap.txt`.
 
         Raises:
-            ValueError: Keys are ambiguous, names up to five; lengths differ; an argument is none of those that it may be.
-            TypeError: `other` is neither dataset nor table.
+            ValueError: Keys are ambiguous, of which the message names up to five; the lengths differ; or an argument has a
+                value that it cannot take.
+            TypeError: `other` is neither a dataset nor a table.
 
         Examples:
             >>> other = dataset.select(range(19, 9, -1)).select_fields("cls")
@@ -239,7 +250,7 @@ class Metadata(Selection):
         found = np.arange(len(self)) if key is None else match_samples(self, other)  # type: ignore[arg-type]
         places = np.full(len(self._offsets), -1, np.int32 if len(other) < 1 << 31 else np.int64)
         places[slice(None) if self._rows is None else to_array(self._rows)] = found
-        # What stands for a damaged sample of the other side would be another one's.
+        # The substitute for a damaged sample of the other side would belong to another key, so none is taken there.
         strict = other._derive(_replacer=Replacer("raise"))
         step = Join(strict, places, prefix, self._cache.storage)  # type: ignore[arg-type]
         chosen = self if how == "left" or (found >= 0).all() else self.select(found >= 0)
@@ -261,8 +272,8 @@ class Metadata(Selection):
     def _joins(self) -> list[Join]:
         return [step for step in self.transformations if step.__class__ is Join]
 
-    def _beside(self, index: int) -> list[tuple[Join, int]]:
-        """Return the joins that have something for a sample, and its index on their other side."""
+    def _joined_places(self, index: int) -> list[tuple[Join, int]]:
+        """Return each join that has a counterpart of a sample, and the counterpart's index on the join's other side."""
         joins = self._joins()
         if not joins:
             return []
@@ -271,7 +282,11 @@ class Metadata(Selection):
         return [(join, place) for join, place in zip(joins, places, strict=True) if place is not None]
 
     def _count(self, counted: dict[int, dict[str, float]]) -> dict[str, float]:
-        """Return what this dataset and those joined to it have counted, one that comes twice once."""
+        """Return the counters of this dataset and of those joined to it, summed; one that is joined twice counts once.
+
+        Args:
+            counted: The counters found so far, by the identity of the shard cache; this dataset's are added.
+        """
         if id(self._cache) not in counted:
             counted[id(self._cache)] = self._cache.count()
         for join in self._joins():
@@ -279,16 +294,16 @@ class Metadata(Selection):
         return {name: sum(counts[name] for counts in counted.values()) for name in counted[id(self._cache)]}
 
     def sizes(self, field: str) -> NDArray[np.int64]:
-        """Return the bytes that a field takes in each sample, from the index alone; of a join, also of the other's fields.
+        """Return the size in bytes of a field in each sample, from the index alone; fields of joined datasets included.
 
         Args:
-            field: `"txt"`, or `"jpg;png"` for the first that is there.
+            field: `"txt"`, or `"jpg;png"` for the first that a sample has.
 
         Returns:
             `(len,)` int64, -1 where a sample has no such field.
 
         Raises:
-            FetchError: A shard has no index yet, and cannot be opened.
+            FetchError: A shard is not indexed yet, and cannot be opened.
 
         Examples:
             >>> dataset.sizes("txt")[8:12]
@@ -303,16 +318,16 @@ class Metadata(Selection):
         return sizes
 
     def has(self, *fields: str) -> NDArray[np.bool_]:
-        """Return which samples have all of these fields, from the index alone; of a join, also of the other's fields.
+        """Return which samples have all of these fields, from the index alone; fields of joined datasets included.
 
         Args:
-            fields: Each `"txt"`, or `"jpg;png"` for one of several.
+            fields: Each as `"txt"`, or as `"jpg;png"` for any one of several.
 
         Returns:
             `(len,)` bool.
 
         Raises:
-            FetchError: A shard has no index yet, and cannot be opened.
+            FetchError: A shard is not indexed yet, and cannot be opened.
 
         Examples:
             >>> int(dataset.has("jpg;txt", "cls").sum()), int(dataset.has("jpg").sum())
@@ -325,7 +340,11 @@ class Metadata(Selection):
 
     @contextmanager
     def _reading_together(self, places: Sequence[tuple[int, int]]) -> Iterator[None]:
-        """Have at hand for a block, or asked of the disk, what samples need on both sides of joins."""
+        """For the `with` block, hold the byte ranges of these samples and their joined ones, or read local ones ahead.
+
+        Args:
+            places: `(shard, position)` of each sample.
+        """
         with ExitStack() as held:
             if self._cache.reads_ranges:
                 held.enter_context(self._cache.read_together(places, self._filter))
@@ -338,12 +357,12 @@ class Metadata(Selection):
             yield
 
     def _reads_ranges(self) -> bool:
-        """Whether samples, or what is joined to them, may be read by ranges."""
+        """Return whether remote shards of this dataset, or of one joined to it, may be read by ranges."""
         return self._cache.reads_ranges or any(join.other._reads_ranges() for join in self._joins())
 
 
 def _check_on(on: str, key_column: str) -> str | None:
-    """Return the column that holds the keys; None where rows are known by their number."""
+    """Return the column that holds the keys; None when rows are matched by their number."""
     if on not in {"key", "index"}:
         raise ValueError(f"on is {on!r}; it must be 'key' or 'index'")
     return key_column if on == "key" else None

@@ -1,4 +1,4 @@
-"""What is done to the samples of a dataset: the part of `ShardListDataset` that makes a list of steps of what users ask for."""
+"""Transformations: the part of `ShardListDataset` whose methods add steps to the list that each sample goes through."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """Steps from a sample's bytes to what `dataset[i]` returns."""
+    """The steps that turn a sample's bytes into what `dataset[i]` returns."""
 
     transformations: list[Any]
-    """Functions of a sample, applied one after the other."""
+    """Functions of a sample, applied in order."""
     _filter: FieldFilter | None
     _allow_pickle: bool
 
@@ -31,26 +31,26 @@ class Pipeline:
 
     @abstractmethod
     def _derive(self, **changes: Any) -> Self:
-        """Return a dataset that shares everything with this one but for these attributes."""
+        """Return a copy of this dataset with some attributes changed; it shares all else."""
 
     @abstractmethod
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples of a batch."""
 
     def decode(self, spec: Any = "PIL", *, size: int | tuple[int, int] | None = None, jpeg: str = "pillow") -> Self:
-        """Return a dataset that decodes by `spec` (what `transformations` takes), in place of the present decoding.
+        """Return a dataset that decodes by `spec` instead of its present decoder.
 
-        The decoding step is replaced wherever it stands; where there is none, the new one comes first. So it is on the
-        other side of a join.
+        The decoding step is replaced at its place in the list of steps; if there is none, the new one comes first. The same
+        is done to the other side of a join.
 
         Args:
-            spec: What `transformations` takes.
-            size: With the name of an image format: pixels that the shorter side of each image becomes, or
-                `(height, width)`; see `default_decoder`.
-            jpeg: With the name of an image format: what decodes JPEGs, `"pillow"` or `"simplejpeg"`.
+            spec: What the constructor's `transformations` takes.
+            size: The size that images are scaled to, if `spec` names an image format: the length of the shorter side in
+                pixels, or `(height, width)`; see `default_decoder`.
+            jpeg: The library that decodes JPEGs, if `spec` names an image format: `"pillow"` or `"simplejpeg"`.
 
         Raises:
-            ValueError: `size` or `jpeg` are none, or do not go with `spec`.
+            ValueError: `size` or `jpeg` is invalid, or cannot be used with `spec`.
         """
         if isinstance(spec, str):
             spec = default_decoder(spec, size=size, jpeg=jpeg, allow_pickle=self._allow_pickle)
@@ -64,20 +64,25 @@ class Pipeline:
         return self._derive(transformations=[*steps[:place], *new, *steps[place + 1 :]])
 
     def map(self, function: Callable[[Any], Any]) -> Self:
-        """Return a dataset that applies `function` to each sample after what is done already."""
+        """Return a dataset that applies `function` to each sample, after the steps that it has already."""
         return self._derive(transformations=[*self.transformations, function])
 
     def to_tuple(self, *fields: str, missing: Any = REQUIRED) -> Self:
-        """Return a dataset of tuples: one value per field, the first that is there of `"jpg;png"`.
+        """Return a dataset whose samples are tuples of field values.
 
         Args:
-            fields: In the order of the tuple.
-            missing: What stands for a field that is not there; without it that is a `KeyError`.
+            fields: Fields in the order of the tuple; `"jpg;png"` takes the first that a sample has.
+            missing: The value for a field that a sample does not have; by default, that is a `KeyError`.
         """
         return self._narrow(fields, ToTuple(fields, missing))
 
     def select_fields(self, fields: Iterable[str] | str, missing: Any = REQUIRED) -> Self:
-        """Return a dataset whose samples have only these fields."""
+        """Return a dataset whose samples have only these fields.
+
+        Args:
+            fields: Fields; `"jpg;png"` takes the first that a sample has.
+            missing: The value for a field that a sample does not have; by default, that is a `KeyError`.
+        """
         names = (fields,) if isinstance(fields, str) else tuple(fields)
         return self._narrow(names, SelectFields(names, missing))
 
@@ -88,7 +93,9 @@ class Pipeline:
         return self.map(Rename(tuple(names.items())))
 
     def batched(self, batch_size: int, *, drop_last: bool = False) -> Batches:
-        """Return an iterable over batches in order: of tuples, one column per place, stacked where values are alike.
+        """Return an iterable over batches of consecutive samples, which must be tuples.
+
+        A batch is a tuple of columns, one for each place in the samples, stacked where the values are alike.
 
         Raises:
             ValueError: `batch_size` is less than 1.
@@ -96,7 +103,7 @@ class Pipeline:
         return Batches(self, batch_size, drop_last)
 
     def add_transform(self, transform: Callable[[Any], Any]) -> Self:
-        """Append a transformation to this very dataset, as in 0.1.11, and return it."""
+        """Append a transformation to this dataset in place, as in 0.1.11, and return the dataset."""
         self.transformations.append(transform)
         return self
 
@@ -105,8 +112,8 @@ class Pipeline:
         return narrowed._derive(transformations=[*narrowed.transformations, step])
 
     def _restrict(self, fields: Sequence[str]) -> Self:
-        """Return a dataset that reads nothing but these fields, where no step may look at others."""
-        # A function of the user's may look at any field; decoders look at each alone, and these steps only add some.
+        """Return a dataset that reads only these fields, unless one of its steps might use others."""
+        # A function given by the user may use any field. Decoders look at each field alone; the other two only add fields.
         if not all(isinstance(step, (Decoder, AddColumns, Join)) for step in self.transformations):
             return self
         steps = [step.narrowed(fields) if isinstance(step, Join) else step for step in self.transformations]

@@ -1,4 +1,4 @@
-"""What happens to a sample whose bytes are damaged: raise, take another one, or ask the user."""
+"""What to do about a damaged sample: raise the error, use another sample, or call the user's function."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DAMAGE = (DecodeError, TarFormatError, ShardMismatchError)
-"""What is wrong with one sample, not with a package, the network or a whole shard."""
+"""The errors that mean that one sample is damaged; missing packages, the network and whole shards raise others."""
 
 _TOLERATED = 100
 _TOLERATED_SHARE = 0.01
+"""Replacements are an error when there are more of them than both this number and this share of the reads."""
 
 
 class Replacer:
-    """Applies the dataset's `on_error`, and counts what it replaced in this process.
+    """Applies a dataset's `on_error`, and counts the samples replaced in this process.
 
     Args:
         on_error: `"raise"`, `"replace"`, or a callable `(error, index)`.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: `on_error` is none of these.
     """
 
     def __init__(self, on_error: Any) -> None:
@@ -40,17 +41,18 @@ class Replacer:
     def replace(
         self, error: Exception, index: int, shard: str, accesses: int, others: Iterable[Callable[[], Any]]
     ) -> Any:
-        """Return what stands for a damaged sample.
+        """Return the replacement for a damaged sample.
 
         Args:
-            error: What is wrong, with its place.
-            index: Of the sample.
-            shard: URL of its shard.
-            accesses: Samples read so far.
-            others: Each reads one of the shard's other samples, the next one first.
+            error: The error, whose message names the sample.
+            index: Index of the sample.
+            shard: URL of the sample's shard.
+            accesses: Number of samples read so far.
+            others: Functions that each read another sample of the shard, the next one first.
 
         Raises:
-            Exception: `error` itself, when it is to be raised, too much was replaced, or no other sample is readable.
+            Exception: `error`, if `on_error` says so, or if no other sample of the shard is readable; an error of the same
+                type if too many samples were replaced.
         """
         if self._on_error == "raise" or isinstance(error, OwnDecoderError):
             raise error

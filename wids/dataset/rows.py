@@ -1,7 +1,7 @@
-"""The rows of a view: which samples of the whole dataset it has, in which order.
+"""The rows of a view: the indices of its samples in the whole dataset, in the order of the view.
 
-A view has a `range` where its rows are evenly spaced (slices), and `Rows` else. A view of a view has the rows of both in
-one step. Runs are what the rows of a view look like to those who read shard by shard: pieces of consecutive samples.
+Evenly spaced rows, as those of a slice, are a `range`; all others are `Rows`. A view of a view stores indices in the whole
+dataset, too, so that lookups take one step however deep views are nested. A run is a piece of consecutive rows.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 1 << 16
-"""Rows that are looked at together where all of them would take too much memory."""
+"""Number of rows that are processed at a time, where arrays of all rows would take too much memory."""
 _FAST = 1
-"""Of zlib's levels."""
+"""zlib's fastest level."""
 
 
 class Rows:
-    """Rows in any order, each `[i]` a plain int; 4 bytes a row in memory, or 8 for datasets beyond 2**32 samples.
+    """Rows in any order; `[i]` is a plain int.
 
-    Pickles as what takes least: a bit per sample of the dataset, the runs, or the rows.
+    A row takes 4 bytes of memory, or 8 in datasets of more than 2**32 samples. Pickles hold the smallest of three forms:
+    a bit for each sample of the dataset, the runs, or the rows.
 
     Args:
-        indices: `(num_rows,)` integers, at least 0.
+        indices: `(num_rows,)` integers, at least 0; they are copied.
 
     Examples:
         >>> rows = Rows(np.array([5, 2, 9]))
@@ -44,14 +45,14 @@ class Rows:
 
     def __init__(self, indices: NDArray[np.integer]) -> None:
         self._indices = _narrow(indices)
-        # Elements of a memoryview are plain ints, got without a numpy scalar in between.
+        # Items of a memoryview are plain ints, which saves the way through numpy scalars.
         self._items = self._indices.data
 
     def __len__(self) -> int:
         return len(self._items)
 
     def __getitem__(self, row: Any) -> Any:
-        """Return one row, or for a slice rows."""
+        """Return one row as an int, or `Rows` for a slice."""
         return Rows(self._indices[row]) if isinstance(row, slice) else self._items[row]
 
     def to_array(self) -> NDArray[np.int64]:
@@ -59,11 +60,11 @@ class Rows:
         return self._indices.astype(np.int64)
 
     def block(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return some rows in their order, int64."""
+        """Return the rows `[start, stop)` as an int64 array."""
         return self._indices[start:stop].astype(np.int64)
 
     def take(self, indices: NDArray[np.integer]) -> NDArray[np.integer]:
-        """Return the rows at these places."""
+        """Return the rows at these places, as an array."""
         taken: NDArray[np.integer] = self._indices[indices]
         return taken
 
@@ -75,21 +76,21 @@ AnyRows = range | Rows
 
 
 def as_indices(rows: Any, length: int, name: str = "rows") -> range | NDArray[np.integer]:
-    """Return the places that a mask, indices or a range of the user's name.
+    """Return the non-negative indices that a mask, indices or a range selects.
 
     Args:
-        rows: `(length,)` bool; or integers of `[-length, length)` in any order, as array, list, range or anything else
-            that has an order.
-        length: Of what they are places in.
-        name: Of the argument, for messages.
+        rows: A mask, `(length,)` bool; or integers in `[-length, length)` in any order, as an array, list, range or other
+            ordered iterable.
+        length: Number of samples to select from.
+        name: Name of the argument, for messages.
 
     Returns:
-        Places of `[0, length)` in the order given.
+        Indices in `[0, length)`, in the order given.
 
     Raises:
-        TypeError: They are no such thing.
-        ValueError: A mask has another length.
-        IndexError: An index is out of range; names it.
+        TypeError: `rows` is neither a mask nor ordered integers.
+        ValueError: A mask does not have `length` values.
+        IndexError: An index is out of range; the message names it.
     """
     if isinstance(rows, range):
         if rows and not -length <= min(rows[0], rows[-1]) <= max(rows[0], rows[-1]) < length:
@@ -128,11 +129,11 @@ def _as_array(rows: Any, name: str) -> NDArray[Any]:
 
 
 def compose(rows: AnyRows | None, places: range | NDArray[np.integer]) -> AnyRows:
-    """Return the rows of a view's view.
+    """Return the rows of a view of a view.
 
     Args:
-        rows: Of the view; None for all of a dataset.
-        places: In the view, all at least 0 and in range.
+        rows: The rows of the outer view; None for the whole dataset.
+        places: Places in that view, all at least 0 and in range.
 
     Examples:
         >>> compose(range(10, 20), range(1, 9, 3)), compose(range(10, 20), np.array([3, 4, 5]))
@@ -149,19 +150,19 @@ def compose(rows: AnyRows | None, places: range | NDArray[np.integer]) -> AnyRow
 
 
 def _plain(places: range) -> range:
-    """Return a range of the same places whose step is no larger than they are, as that of a single one may be."""
+    """Return a range of the same places; one of a single place, whose step may be any number, gets the step 1."""
     if len(places) > 1:
         return places
     return range(places[0], places[0] + 1) if places else range(0)
 
 
 def _stop(places: range) -> int | None:
-    """Return the stop of a slice that is these places, for which -1 means something else."""
+    """Return the stop of the slice that selects these places; a negative one would count from the end."""
     return None if places.stop < 0 else places.stop
 
 
 def _shortest(indices: NDArray[np.integer]) -> AnyRows:
-    """Return consecutive rows as a range."""
+    """Return a range if the rows are consecutive, else `Rows`."""
     if not len(indices):
         return range(0)
     first, last = int(indices[0]), int(indices[-1])
@@ -173,12 +174,12 @@ def _shortest(indices: NDArray[np.integer]) -> AnyRows:
 def without(
     length: int, excluded: range | NDArray[np.integer], places: range | NDArray[np.integer]
 ) -> NDArray[np.integer]:
-    """Return places in their order without those that are excluded.
+    """Return places, in their order, without those that are excluded.
 
     Args:
-        length: Of what they are places in.
+        length: Number of samples that all the places refer to.
         excluded: Places to leave out.
-        places: What to leave them out of.
+        places: Places to filter.
     """
     mask = np.ones(length, np.bool_)
     mask[np.asarray(excluded, np.int64)] = False
@@ -193,19 +194,19 @@ def to_array(rows: AnyRows) -> NDArray[np.int64]:
 
 
 def blocks(rows: AnyRows, size: int = _BLOCK) -> Iterator[NDArray[np.int64]]:
-    """Yield all rows in their order, some at a time."""
+    """Yield all rows in order, as arrays of at most `size` rows."""
     for first in range(0, len(rows), size):
         stop = min(first + size, len(rows))
         yield to_array(rows[first:stop]) if isinstance(rows, range) else rows.block(first, stop)
 
 
 def is_ascending(indices: NDArray[np.integer]) -> bool:
-    """Tell whether each row is higher than the one before."""
+    """Return whether each row is greater than the one before it."""
     return bool((indices[1:] > indices[:-1]).all())
 
 
 def find_runs(indices: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return `(num_runs, 2)` int64, first and stop of each piece of consecutive rows, in their order.
+    """Return `(num_runs, 2)` int64, the first row and the (exclusive) stop of each run of consecutive rows, in order.
 
     Examples:
         >>> find_runs(np.array([3, 4, 5, 9, 2])).tolist()
@@ -220,11 +221,13 @@ def find_runs(indices: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def find_visits(rows: AnyRows, starts: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return which shards the rows come to one after the other, and how many rows lie in each before the next.
+    """Return the shards that the rows visit, one after the other, and the number of rows in each visit.
+
+    A visit is a piece of consecutive rows in the same shard; a shard may be visited several times.
 
     Args:
-        rows: In their order.
-        starts: `(num_shards + 1,)`, index of each shard's first sample, and behind the last.
+        rows: The rows, in order.
+        starts: `(num_shards + 1,)`, the index of each shard's first sample, and at the end the number of samples.
 
     Examples:
         >>> find_visits(range(2, 9, 2), [0, 3, 3, 10]), find_visits(Rows(np.array([9, 1, 2, 8])), [0, 3, 10])
@@ -257,12 +260,12 @@ def _find_visits_of_range(rows: range, starts: Sequence[int]) -> tuple[list[int]
 
 
 def digest_rows(rows: AnyRows, starts: Sequence[int]) -> str:
-    """Return the digest of the positions that rows have in their shards, 16 hexadecimal digits.
+    """Return the xxh3-64 digest of the rows' positions in their shards, 16 hexadecimal digits.
 
-    Each run of consecutive positions counts as its first and its stop, 8 bytes each, little-endian.
+    Each run of consecutive positions is digested as its first position and its stop, as little-endian int64s.
 
     Args:
-        rows: In their order.
+        rows: The rows, in order.
         starts: As for `find_visits`.
     """
     digest = xxh3_64()
@@ -283,13 +286,13 @@ def digest_rows(rows: AnyRows, starts: Sequence[int]) -> str:
 
 
 def _narrow(indices: NDArray[np.integer]) -> NDArray[np.integer]:
-    # The highest uint32 is left out, because adding 1 to it would give 0.
+    # The highest uint32 does not count as small, because find_runs() adds 1 to rows, which would give 0.
     small = int(indices.max(initial=0)) < (1 << 32) - 1
-    return np.array(indices, np.uint32 if small else np.uint64)  # a copy: the user's array may change
+    return np.array(indices, np.uint32 if small else np.uint64)  # a copy, because the user may change the array
 
 
 def _pack(indices: NDArray[np.integer]) -> tuple[str, bytes, int]:
-    """Return the kind, the bytes, and for bits the first row, of whatever is the shortest."""
+    """Return the form, the compressed bytes, and for bits the first row (else 0), of the shortest form."""
     runs = _narrow(find_runs(indices).ravel())
     shortest = min(runs.nbytes, indices.nbytes)
     if len(indices) and is_ascending(indices):
@@ -311,19 +314,19 @@ def _unpack(kind: str, data: bytes, first: int) -> Rows:
 
 
 def to_bits(indices: NDArray[np.integer], first: int, stop: int) -> bytes:
-    """Return a bit for each sample from `first` to behind `stop`, the lowest bit of a byte first."""
+    """Return a bit for each sample in `[first, stop)`, set for those in `indices`; the lowest bit of a byte comes first."""
     mask = np.zeros(stop - first, np.bool_)
     mask[indices - indices.dtype.type(first)] = True
     return np.packbits(mask, bitorder="little").tobytes()
 
 
 def from_bits(data: bytes, first: int) -> NDArray[np.int64]:
-    """Return the rows whose bits are set."""
+    """Return the rows whose bits are set, ascending; the first bit stands for the row `first`."""
     return np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")) + first
 
 
 def from_runs(runs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows of `(num_runs, 2)` runs, in their order."""
+    """Return the rows of `(num_runs, 2)` runs, in order; the inverse of `find_runs`."""
     lengths = runs[:, 1] - runs[:, 0]
     begins = np.cumsum(lengths) - lengths
     return np.repeat(runs[:, 0] - begins, lengths) + np.arange(int(lengths.sum()))

@@ -1,4 +1,4 @@
-"""One sample as a dictionary whose lookups take a field as people say it: `jpg`, `.jpg`, `JPG`."""
+"""`Sample`: a dictionary of fields whose lookups accept any spelling of a field: `jpg`, `.jpg`, `JPG`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from wids.fields import find_field
 
 
 class Sample(dict[str, Any]):
-    """A sample: its fields under their names with the leading dot, and `__key__`, `__index__` and the like.
+    """A sample: its fields, named with the leading dot, and `__key__`, `__index__` and the like.
 
-    `[]`, `get` and `in` also take a field without its dot or in another case.
+    `[]`, `get` and `in` also accept a field without its dot, or in another case.
 
     Examples:
         >>> sample = Sample({"__key__": "0001", ".JPG": b"..."})
@@ -31,7 +31,7 @@ class Sample(dict[str, Any]):
         return dict.__contains__(self, name) or self._find(name) is not None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the field, or `default` when there is none."""
+        """Return the value of a field, or `default` if the sample does not have it."""
         found = self._find(name)
         return default if found is None else dict.__getitem__(self, found)
 

@@ -1,4 +1,4 @@
-"""What of a dataset is chosen, and what its index alone tells for choosing: the part of `ShardListDataset` that reads no sample."""
+"""Views, keys and shards: the part of `ShardListDataset` that works on the index alone and reads no sample."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class Selection:
-    """Rows over the samples of open shards."""
+    """A selection of rows of a dataset; a view has some of them, the whole dataset all."""
 
     _cache: ShardCache
     _offsets: ShardOffsets
     _rows: AnyRows | None
-    """Indices in the whole dataset; None for all."""
+    """Indices in the whole dataset; None for all of it."""
     _visits: tuple[list[int], list[int]] | None
-    """Of a view: what `find_visits` returned, once it was asked for."""
+    """What `find_visits` returned for a view, computed on first use."""
     _keys: KeyTable | None
 
     @abstractmethod
     def _derive(self, **changes: Any) -> Self:
-        """Return a dataset that shares everything with this one but for these attributes."""
+        """Return a copy of this dataset with some attributes changed; it shares all else."""
 
     @abstractmethod
     def key(self, index: int) -> str:
@@ -54,23 +54,24 @@ class Selection:
 
     @abstractmethod
     def matches(self, where: str) -> NDArray[np.bool_]:
-        """Return for which samples a condition over the columns is true."""
+        """Return a mask of the samples for which a condition over the columns is true."""
 
     def select(self, rows: Any = None, *, where: str | None = None, exclude: Any = None) -> Self:
-        """Return a view of some samples, which shares the open shards; `__index__` stays that in the whole dataset.
+        """Return a view of some samples.
 
-        Views of views have their rows in one step. A view reads few shards at a time when its rows are in the order of
-        the dataset, as those of a mask are; indices keep the order that they have, and may repeat samples.
+        A view shares the open shards, and its samples keep the `__index__` that they have in the whole dataset. Views of
+        views cost nothing extra. The samples have the order of `rows`, which may repeat some of them. A view whose rows are
+        in the order of the dataset, as those of a mask are, needs few open shards at a time.
 
         Args:
-            rows: `(len,)` bool, or integers of `[-len, len)`: an array, a list, a range; None for all.
-            where: A condition over the columns that those have to meet, too, as `matches` takes it.
-            exclude: What to leave out, in the forms of `rows`.
+            rows: A mask, `(len,)` bool, or integers in `[-len, len)`, as an array, a list or a range; None for all samples.
+            where: A condition over the columns, as `matches` takes it; only samples that meet it are kept.
+            exclude: Samples to leave out, in the same forms as `rows`.
 
         Raises:
-            TypeError: They are neither a mask nor indices, or nothing was given.
-            ValueError: A mask has another length, or the condition is none; names the place in it.
-            IndexError: An index is out of range; names it.
+            TypeError: `rows` or `exclude` is neither a mask nor indices, or no argument is given.
+            ValueError: A mask has the wrong length, or `where` is not a condition; the message names the place in it.
+            IndexError: An index is out of range; the message names it.
 
         Examples:
             >>> small = dataset.select(dataset.sizes("txt") < 10)
@@ -90,21 +91,23 @@ class Selection:
     def split(
         self, fractions: Mapping[str, float], *, by: str | Callable[[str], Any] = "key", seed: int = 0
     ) -> dict[str, Self]:
-        """Return a view for each part; a sample is in one of them by the hash of its key, or of its group.
+        """Split the samples into parts, and return a view of each.
 
-        So it stays there when samples are added or removed, and when shards are moved, renamed or packed anew; the
-        sizes are the fractions only roughly. The parts are laid out in their order: `{"val": 0.01, "train": 0.99}` and
-        `{"val": 0.02, "train": 0.98}` have the first `val` in the second.
+        The part of a sample is decided by the hash of its key, or of its group. It therefore stays the same when other
+        samples are added or removed, and when shards are moved, renamed or repacked; the sizes match the fractions only
+        approximately. The order of the parts counts: the `val` of `{"val": 0.01, "train": 0.99}` is contained in the `val`
+        of `{"val": 0.02, "train": 0.98}`.
 
         Args:
-            fractions: Name of each part to its share, between 0 and 1. What is missing to 1 is in none of them.
-            by: `"key"`, or a function of a sample's key that returns its group, a string or a whole number: a person or
-                a video, whose samples all come into one part.
-            seed: Another one splits otherwise; in `[0, 2**64)`.
+            fractions: The fraction of each part, between 0 and 1, by the part's name. If their sum is less than 1, the rest of
+                the samples is in none of the parts.
+            by: `"key"`, or a function of a sample's key that returns its group, a string or a whole number. All samples of a
+                group, of one person or video say, are in the same part.
+            seed: Selects one of many different splits; in `[0, 2**64)`.
 
         Raises:
-            TypeError: A fraction is no number, a group neither string nor whole number, `by` no function.
-            ValueError: A fraction or the seed is out of range, or the fractions are more than 1 together.
+            TypeError: A fraction is not a number, a group neither a string nor a whole number, or `by` not a function.
+            ValueError: A fraction or the seed is out of range, or the sum of the fractions is more than 1.
 
         Examples:
             >>> parts = dataset.split({"train": 0.8, "val": 0.2})
@@ -124,11 +127,11 @@ class Selection:
         }
 
     def _view(self, places: range | NDArray[np.integer]) -> Self:
-        """Return a view of these rows of this one, which are at least 0 and in range."""
+        """Return a view of the samples at these places, which must be at least 0 and in range."""
         return self._derive(_rows=compose(self._rows, places), _visits=None, _keys=None)
 
     def describe_rows(self) -> dict[str, Any]:
-        """Return what a descriptor says of this view's rows, as `wids.dataset.stored_rows` lays it out."""
+        """Return this view's rows as a descriptor stores them; `wids.dataset.stored_rows` describes the layout."""
         whole = self._derive(_rows=None, _visits=None, _keys=None)
         rows = range(len(whole)) if self._rows is None else self._rows
         return rows_to_json(rows, len(whole), whole.fingerprint)
@@ -137,7 +140,7 @@ class Selection:
 
     @property
     def fields(self) -> dict[tuple[str, ...], int]:
-        """Each list of fields, in the order of the archive, and how many samples have it; the most frequent first.
+        """The number of samples with each list of fields, the most frequent first; fields are in archive order.
 
         Examples:
             >>> dataset.fields
@@ -146,7 +149,7 @@ class Selection:
         return self._tables().fields()
 
     def keys(self) -> Sequence[str]:
-        """Return the keys of all samples, as a sequence that reads them from the index when it is asked for them.
+        """Return the keys of all samples, as a sequence that reads them from the index on demand.
 
         Examples:
             >>> keys = dataset.keys()
@@ -156,26 +159,26 @@ class Selection:
         return Keys(self, self._tables().iterate_keys)
 
     def index_of(self, key: str) -> int:
-        """Return the lowest index of the sample with this key; the first call indexes every shard.
+        """Return the lowest index of a key. The first call reads the index of every shard.
 
         Raises:
-            KeyError: There is none; names its neighbours in sorted order.
+            KeyError: No sample has this key; the message names its neighbours in sorted order.
         """
         if self._keys is None:
             self._keys = KeyTable(self._key_hashes(), self._tables().iterate_keys, self.key)
         return self._keys.find(key)
 
     def _key_hashes(self, seed: int = 0, marks: NDArray[np.uint64] | None = None) -> NDArray[np.uint64]:
-        """Return `(len,)` uint64, xxh3-64 of each key in UTF-8, combined by `^` with the mark of its shard."""
+        """Return `(len,)` uint64, xxh3-64 of each key in UTF-8, combined by `^` with the mark of its shard, if any."""
         return self._tables().key_hashes(seed, marks)
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all samples of all shards, and no view."""
+        """Whether this is the whole dataset, and not a view."""
         return self._rows is None
 
     def _shards_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of the shard, among all of the dataset, in which each of these rows lies."""
+        """Return the number, in the whole dataset, of the shard that holds each of these rows."""
         indices = rows if self._rows is None else to_array(compose(self._rows, rows))
         return np.searchsorted(self._offsets.starts, indices, side="right") - 1
 
@@ -186,34 +189,33 @@ class Selection:
 
     @property
     def shards(self) -> list[dict[str, Any]]:
-        """The shards; of a view, those that its rows come to one after the other, which may be the same one again."""
+        """The shards; for a view the ones that its rows visit in order, where a shard may occur several times."""
         shards: list[dict[str, Any]] = list(self._cache.shards)  # type: ignore[arg-type]
         return shards if self._rows is None else [shards[shard] for shard in self._find_visits()[0]]
 
     @property
     def lengths(self) -> list[int]:
-        """How many samples each of `shards` has; of a view, how many rows are in it before they come to the next."""
+        """Number of samples in each of `shards`; for a view the number of rows in each visit."""
         return list(self._offsets.lengths) if self._rows is None else list(self._find_visits()[1])
 
     @property
     def num_shards(self) -> int:
-        """In how many shards the samples lie; a view may come to one of them several times."""
+        """Number of different shards that the samples are in."""
         return len(self._offsets.lengths) if self._rows is None else len(set(self._find_visits()[0]))
 
     @property
     def fingerprint(self) -> str:
-        """What tells these samples from others, for experiment trackers; the same wherever the shards lie.
+        """A digest that identifies these samples, for experiment trackers; it does not depend on where the shards are.
 
-        It covers the basenames of the shards in their order, how many samples each has, and which of them are the rows
-        of a view, in what order. It does not cover what is in the samples, which `widsindex diff` compares by the
-        checksums of the shards.
+        It covers the basenames of the shards in order, their sample counts, and for a view its rows in order. It does not
+        cover the contents of the samples, which `widsindex diff` compares by the checksums of the shards.
         """
         return digest_data(map(basename, self.shards), self.lengths, self.digest_rows)
 
     def digest_rows(self, num_rows: int) -> str:
-        """Return the digest of a view's first rows; empty where they are all that their shards have.
+        """Return the digest of the first rows of a view; an empty string if they are all samples of their shards.
 
-        Samplers tell by it whether a state is of this view.
+        Samplers use it to check that a saved state belongs to this view.
         """
         if self._rows is None:
             return ""
@@ -223,26 +225,26 @@ class Selection:
         return digest_rows(rows, self._offsets.starts)
 
     def prefetch(self, upcoming: Sequence[int]) -> None:
-        """Have shards fetched before they are needed, the next one first; return at once.
+        """Start to fetch shards before they are needed; return at once.
 
-        Samplers with `shards_ahead` call it. Another process fetches them into the disk cache, no more than it can hold;
-        local shards are read ahead by the system.
+        Samplers with `shards_ahead` call this. A separate process fetches the shards into the disk cache, no more than fit
+        into it; local shards are read ahead by the operating system.
 
         Args:
-            upcoming: Numbers in `shards`, in place of those named before.
+            upcoming: Positions in `shards`, the next one first. They replace those of an earlier call.
         """
         visited = None if self._rows is None else self._find_visits()[0]
         self._cache.fetch_ahead(upcoming if visited is None else [visited[number] for number in upcoming])
 
     def _find_visits(self) -> tuple[list[int], list[int]]:
-        """Return the shards that a view comes to, and how many rows are in each before the next."""
+        """Return the shards that a view's rows visit in order, and the number of rows in each visit."""
         if self._visits is None:
-            assert self._rows is not None, "only views come here"
+            assert self._rows is not None, "called for views only"
             self._visits = find_visits(self._rows, self._offsets.starts)
         return self._visits
 
     def _rows_in(self, first: int, stop: int) -> NDArray[np.int64]:
-        """Return which samples between two indices of the whole dataset are in this view, ascending."""
+        """Return the samples of this view in the range `[first, stop)` of the whole dataset, ascending, without repeats."""
         if self._rows is None:
             return np.arange(first, stop)
         rows = to_array(self._rows)
@@ -250,6 +252,6 @@ class Selection:
 
 
 def _where(mask: NDArray[np.bool_], places: range | NDArray[np.integer]) -> NDArray[np.integer]:
-    """Return those of the places at which a mask is true."""
+    """Return the places at which a mask is true."""
     kept = np.arange(places.start, places.stop, places.step) if isinstance(places, range) else places
     return kept[mask[kept]]

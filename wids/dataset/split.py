@@ -1,8 +1,8 @@
-"""Keys to the parts of a split: by hash, so that a sample stays on its side whatever becomes of the others.
+"""Splits by hash: a sample's part depends only on its key or group, and not on which other samples there are.
 
 A sample's hash is xxh3-64 (https://github.com/Cyan4973/xxHash) of its key, or of the text of its group, in UTF-8. The
-numbers from 0 to 2**64 are shared out among the parts in their order: in `{"train": 0.9, "val": 0.1}` a sample is in
-`train` when its hash is below 0.9 * 2**64.
+numbers from 0 to 2**64 are divided among the parts in their order: with `{"train": 0.9, "val": 0.1}` a sample is in
+`train` if its hash is below 0.9 * 2**64.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _ALL = 1 << 64
 _ROUNDING = 1e-9
-"""Fractions whose sum misses 1 by less are meant to be all."""
+"""Fractions whose sum differs from 1 by less than this are taken to add up to 1."""
 
 
 def check_fractions(fractions: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Return for each part the hashes that are its own, from the first to behind the last.
+    """Return the range of hashes of each part, `(first, stop)` with `stop` exclusive.
 
     Raises:
-        TypeError: `fractions` is no mapping of names to numbers.
-        ValueError: There are none, one is out of range, or all together are more than 1.
+        TypeError: `fractions` is not a mapping of names to numbers.
+        ValueError: There are no fractions, one is out of range, or their sum is more than 1.
 
     Examples:
         >>> check_fractions({"train": 0.75, "val": 0.25})["val"] == (3 << 62, 1 << 64)
@@ -53,11 +53,11 @@ def check_fractions(fractions: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def check_seed(seed: int) -> int:
-    """Return a seed that the hash takes.
+    """Return `seed` as an int, after a check that the hash function accepts it.
 
     Raises:
-        TypeError: It is no whole number.
-        ValueError: It is out of range.
+        TypeError: The seed is not a whole number.
+        ValueError: The seed is out of range.
     """
     if isinstance(seed, bool) or not hasattr(seed, "__index__"):
         raise TypeError(f"seed is {seed!r}; it must be a whole number")
@@ -70,7 +70,7 @@ def hash_groups(keys: Iterable[str], num_keys: int, group_of: Callable[[str], An
     """Return `(num_keys,)` uint64, the hash of each key's group.
 
     Raises:
-        TypeError: A group is neither text nor a whole number; names the key.
+        TypeError: A group is neither text nor a whole number; the message names the key.
     """
 
     def hash_group(key: str) -> int:
@@ -83,7 +83,7 @@ def hash_groups(keys: Iterable[str], num_keys: int, group_of: Callable[[str], An
 
 
 def find_part(hashes: NDArray[np.uint64], first: int, stop: int) -> NDArray[np.bool_]:
-    """Return which hashes lie between two bounds of `check_fractions`."""
+    """Return a mask of the hashes in the range `[first, stop)` of a part."""
     if first == stop:
         return np.zeros(len(hashes), np.bool_)
     return (hashes >= np.uint64(first)) & (hashes <= np.uint64(stop - 1))

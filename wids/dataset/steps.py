@@ -1,4 +1,4 @@
-"""What the dataset's methods put into its list of transformations; each takes a sample and returns one."""
+"""The steps that the dataset's methods add to its list of transformations; each takes a sample and returns one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wids.fields import find_field
 
 
 class Missing(Enum):
-    """Stands for "no value was given for a missing field"; an enum, so that it is the same one in every process."""
+    """The default of `missing=` arguments, "not given"; an enum, so that it is one object in every process."""
 
     REQUIRED = "required"
 
@@ -20,10 +20,10 @@ REQUIRED = Missing.REQUIRED
 
 
 def alternatives(spec: str) -> list[str]:
-    """Return the fields that `"jpg;png"` allows, the preferred first.
+    """Return the fields of a spec such as `"jpg;png"`, the preferred one first.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The spec names no field.
     """
     names = [name.strip() for name in spec.split(";") if name.strip()]
     if not names:
@@ -32,10 +32,10 @@ def alternatives(spec: str) -> list[str]:
 
 
 def pick(sample: dict[str, Any], spec: str, missing: Any) -> Any:
-    """Return the first of the fields that `spec` allows, `missing` when none is there.
+    """Return the first field of `spec` that the sample has, or `missing` if it has none of them.
 
     Raises:
-        KeyError: None is there, and `missing` was not given; lists the fields that are.
+        KeyError: The sample has none, and `missing` was not given; the message lists the sample's fields.
     """
     for name in alternatives(spec):
         field = name if name in sample else find_field(name, sample)
@@ -52,7 +52,7 @@ def pick(sample: dict[str, Any], spec: str, missing: Any) -> Any:
 
 @dataclass(frozen=True)
 class ToTuple:
-    """Sample to a tuple of fields."""
+    """Turns a sample into a tuple of field values."""
 
     fields: tuple[str, ...]
     missing: Any = REQUIRED
@@ -64,7 +64,7 @@ class ToTuple:
 
 @dataclass(frozen=True)
 class SelectFields:
-    """Sample to one with fewer fields; what is not a field stays."""
+    """Keeps only some fields of a sample; `__key__` and the like stay."""
 
     fields: tuple[str, ...]
     missing: Any = REQUIRED
@@ -74,7 +74,7 @@ class SelectFields:
         selected = Sample({name: value for name, value in sample.items() if name.startswith("__")})
         for spec in self.fields:
             names = alternatives(spec)
-            # A column's value is under its very name; a field's is under the one with the dot.
+            # The value of a column is stored under the column's name, and a field under its name with the dot.
             field = next((found for name in names if (found := _stored_name(name, sample))), None)
             dotted = names[0] if names[0].startswith(".") else f".{names[0]}"
             selected[field or dotted] = sample[field] if field else pick(sample, spec, self.missing)
@@ -87,13 +87,13 @@ def _stored_name(name: str, sample: dict[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class Rename:
-    """Sample to one with other names: `image="jpg;png"` calls the first that is there `image`."""
+    """Renames fields: `image="jpg;png"` calls the first of the two that a sample has `image`."""
 
     names: tuple[tuple[str, str], ...]
-    """`(new name, what it is now)`"""
+    """`(new name, spec of the present field)`"""
 
     def __call__(self, sample: dict[str, Any]) -> Sample:
-        """Return the sample with its fields renamed; fields that no rule names stay."""
+        """Return the sample with its fields renamed; fields without a rule stay as they are."""
         renamed = Sample(sample)
         for new, spec in self.names:
             value = pick(sample, spec, REQUIRED)

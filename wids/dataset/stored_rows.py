@@ -1,15 +1,15 @@
-"""The rows of a view as JSON, in a descriptor, and back.
+"""The rows of a view as JSON in a descriptor.
 
     "rows": {
-      "of": 10000000,               how many samples the shards have
-      "count": 3000000,             how many rows there are
-      "fingerprint": "9a69…",       of the shards, as `dataset.fingerprint` gives it for all their samples
-      "ranges": [[0, 12], [40, 41]]     either: first and stop of each run of consecutive rows, in their order
-      "bits": "eJyz…"                   or: base64 of zlib of a bit per sample, the lowest of each byte first
+      "of": 10000000,               number of samples in the shards
+      "count": 3000000,             number of rows
+      "fingerprint": "9a69…",       `dataset.fingerprint` of all samples of the shards
+      "ranges": [[0, 12], [40, 41]]     either: first row and (exclusive) stop of each run of consecutive rows, in order
+      "bits": "eJyz…"                   or: base64 of zlib of a bit for each sample, the lowest bit of a byte first
     }
 
-Bits are what rows in ascending order are written as where that is shorter. The fingerprint pins a selection to its data:
-counts that changed, or shards in another order, would make its rows name other samples.
+Ascending rows are written as bits where that is shorter. The fingerprint ties a selection to its data: if counts changed, or
+the shards had another order, its rows would stand for other samples.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from wids.dataset.rows import AnyRows
 
 _RANGE_BYTES = 12
-"""About what a range takes in JSON."""
+"""Approximate size of a range in JSON."""
 
 
 def rows_to_json(rows: AnyRows, num_samples: int, fingerprint: str) -> dict[str, Any]:
-    """Return what a descriptor says of rows.
+    """Return rows as a descriptor stores them.
 
     Args:
-        rows: Indices in all samples of the shards.
-        num_samples: How many these are.
-        fingerprint: Of all of them.
+        rows: Indices among all samples of the shards.
+        num_samples: Number of samples in the shards.
+        fingerprint: Fingerprint of all samples of the shards.
     """
     content = {"of": num_samples, "count": len(rows), "fingerprint": fingerprint}
     indices = to_array(rows)
@@ -52,16 +52,16 @@ def rows_to_json(rows: AnyRows, num_samples: int, fingerprint: str) -> dict[str,
 
 
 def rows_from_json(content: Mapping[str, Any], num_samples: int, fingerprint: str, file: str) -> AnyRows:
-    """Return the rows that a descriptor names.
+    """Return the rows that are stored in a descriptor.
 
     Args:
-        content: What it says of them, of the right types.
-        num_samples: How many samples its shards have.
-        fingerprint: Of all of them.
-        file: The descriptor, for messages.
+        content: The value of `rows` in the descriptor, whose types were checked.
+        num_samples: Number of samples in the descriptor's shards.
+        fingerprint: Fingerprint of all samples of the shards.
+        file: Name of the descriptor, for messages.
 
     Raises:
-        DescriptorError: It does not fit the shards, or contradicts itself.
+        DescriptorError: The rows do not fit the shards, or contradict themselves.
     """
     if content["of"] != num_samples:
         raise DescriptorError(
