@@ -1,4 +1,4 @@
-"""Bytes of a field to what its extension says, and samples to batches."""
+"""Decoding fields by their extension, and collating samples into batches."""
 
 from wids.decode.collate import collate, stack_columns
 from wids.decode.decoder import Decoder, OwnDecoderError, default_decoder

@@ -1,7 +1,7 @@
-"""Files of arrays and tensors: numpy's, torch's, safetensors'.
+"""Decoders for files of arrays and tensors: `.npy`, `.npz`, `torch.save`, and safetensors.
 
-What a header says is compared with the bytes that are there before memory is taken for it, and nothing that can run code
-is read unless the user allows it.
+The size that a header states is compared with the bytes available before memory is allocated. Nothing that can run code is
+loaded unless the user allows it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def decode_npy(data: bytes, *, allow_pickle: bool) -> np.ndarray[Any, Any]:
     """Return the array of an `.npy` file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 
     Raises:
-        ValueError: The header does not fit the data, or the array holds Python objects and pickles are not allowed.
+        ValueError: The header does not match the data, or the array holds Python objects and `allow_pickle` is false.
     """
     version, shape, is_fortran, dtype, start = _read_npy_header(data)
     if dtype.hasobject and not allow_pickle:
@@ -42,16 +42,19 @@ def decode_npy(data: bytes, *, allow_pickle: bool) -> np.ndarray[Any, Any]:
 
 
 def _read_npy_header(data: bytes) -> tuple[tuple[int, int], tuple[int, ...], bool, np.dtype[Any], int]:
-    """Return version, shape, whether the order is Fortran's, dtype, and where the data begins."""
+    """Return the format version, shape, whether the order is Fortran's, dtype, and the offset of the data."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
     if version not in {(1, 0), (2, 0), (3, 0)}:
         raise ValueError(f"version {version[0]}.{version[1]} of the format is unknown")
-    # 3.0 differs from 2.0 in the encoding of field names only; numpy has no function for its header alone.
+    # numpy has no function that reads a 3.0 header alone; it differs from 2.0 only in the encoding of field names.
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
         shape, is_fortran, dtype = read_header(file)
-    except (MemoryError, RecursionError) as error:  # Python's parser, on brackets and signs without end
+    except (
+        MemoryError,
+        RecursionError,
+    ) as error:  # raised by Python's parser for thousands of nested brackets or signs
         raise ValueError("the header is nested too deeply to be one") from error
     return version, shape, is_fortran, dtype, file.tell()
 
@@ -59,15 +62,16 @@ def _read_npy_header(data: bytes) -> tuple[tuple[int, int], tuple[int, ...], boo
 def decode_npz(
     data: bytes, *, allow_pickle: bool, limit: int = MAX_UNPACKED_BYTES
 ) -> dict[str, np.ndarray[Any, Any] | bytes]:
-    """Return `{name: array}` of an `.npz` file; an entry that is no array stays bytes, as in numpy.
+    """Return `{name: array}` of an `.npz` file; an entry that is not an array stays bytes, as in numpy.
 
     Args:
         data: A ZIP of `.npy` files.
         allow_pickle: Allow arrays of Python objects.
-        limit: Bytes that all entries together may have, at most.
+        limit: The most bytes that all entries may have together.
 
     Raises:
-        ValueError: An entry does not fit its header, occurs twice, or all are too large; names it.
+        ValueError: An entry does not match its header or occurs twice, and the message names it; or the entries are too
+            large together.
         zipfile.BadZipFile: The ZIP is damaged.
     """
     arrays: dict[str, np.ndarray[Any, Any] | bytes] = {}
@@ -79,7 +83,7 @@ def decode_npz(
             if name in arrays:
                 raise ValueError(f"entry {name!r} occurs twice")
             with file.open(entry) as stream:
-                # With a length, zipfile unpacks no more than the directory says; without, up to 2 GiB.
+                # Given a length, zipfile unpacks no more than the ZIP's directory states; without one, up to 2 GiB.
                 content = stream.read(entry.file_size)
             if len(content) != entry.file_size:
                 raise ValueError(f"entry {name!r} has {len(content)} bytes, not {entry.file_size}")
@@ -92,22 +96,22 @@ def decode_npz(
 
 
 def decode_torch(data: bytes, *, allow_pickle: bool) -> Any:
-    """Return what `torch.save` wrote, on the CPU; without `allow_pickle` tensors and plain containers only.
+    """Return what `torch.save` wrote, on the CPU; without `allow_pickle` only tensors and plain containers are loaded.
 
     Raises:
-        ValueError: It is cut or damaged, or holds more than that and pickles are not allowed.
-        RuntimeError: The same, found by torch.
+        ValueError: The file is cut or damaged, or holds other objects and `allow_pickle` is false.
+        RuntimeError: The file is cut or damaged, as torch reports it.
     """
     torch = require("torch", "torch")
     if not allow_pickle and data[257:262] == b"ustar":
-        # Releases before 2.6 run code from these even when told to load weights only (CVE-2025-32434).
+        # Releases of torch before 2.6 run code from such files even with weights_only=True (CVE-2025-32434).
         raise ValueError("a tar as torch wrote them before 2017 can run code; pass allow_pickle=True if you trust it")
     try:
         return torch.load(io.BytesIO(data), map_location="cpu", weights_only=not allow_pickle)
     except pickle.UnpicklingError as error:
         if allow_pickle:
             raise
-        # Torch's own text advises an argument that is not the user's to set here; its last line but one says what it met.
+        # torch's message advises to set an argument that users cannot set here; only the part that says what it found is kept.
         found = str(error).partition("WeightsUnpickler error: ")[2].partition("\n")[0].partition(" Please use ")[0]
         raise ValueError(
             f"damaged, or more than tensors and plain containers ({found or 'unreadable'}); the latter can run code: pass "
@@ -116,10 +120,10 @@ def decode_torch(data: bytes, *, allow_pickle: bool) -> Any:
 
 
 def decode_safetensors(data: bytes) -> dict[str, Any]:
-    """Return `{name: tensor}`.
+    """Return `{name: tensor}` of a safetensors file.
 
     Raises:
-        safetensors.SafetensorError: It is cut or damaged.
+        safetensors.SafetensorError: The file is cut or damaged.
     """
     require("torch", "torch")
     tensors: dict[str, Any] = require("safetensors.torch", "safetensors").load(data)

@@ -1,8 +1,9 @@
-"""Audio by libsndfile, and whether a file is whole.
+"""Audio decoding by libsndfile, with a check that the file is complete.
 
-libsndfile gives what is left of a file that was cut, as if it were all. So the length that a file states is compared with
-what came out: a WAV's data chunk (http://soundfile.sapp.org/doc/WaveFormat), a FLAC's stream information and an MP3's
-Xing header through libsndfile, and an Ogg stream's last page (RFC 3533). An MP3 without a Xing header states none.
+For a truncated file, libsndfile returns what is left without an error. Therefore the length that a file states is compared
+with what was decoded. It is stated by a WAV's data chunk (http://soundfile.sapp.org/doc/WaveFormat), by a FLAC's stream
+information and an MP3's Xing header (both read by libsndfile), and by an Ogg stream's last page (RFC 3533). An MP3 without
+a Xing header does not state it.
 """
 
 from __future__ import annotations
@@ -17,24 +18,27 @@ from wids.decode.packages import require
 from wids.decode.unpack import MAX_UNPACKED_BYTES, check_size
 
 _BLOCK_FRAMES = 65536
-"""How many frames are read at once; a header may state any number."""
+"""Number of frames that are read at a time; memory must not depend on the number that a header states."""
 
 _UNKNOWN_BYTES = 0x7FFF0000
-"""WAV writers that cannot seek back state sizes from here on."""
+"""Sizes from here on mean "unknown": WAV writers that cannot seek back write them."""
 
 _UNKNOWN_FRAMES = 2**62
-"""libsndfile's "unknown" is above it."""
+"""Numbers of frames above this mean "unknown" to libsndfile."""
 
 
 def decode_audio(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> tuple[Any, int]:
-    """Return `(samples, rate)`: a float32 tensor `(channels, frames)`, nominally in [-1, 1], and frames per second.
+    """Decode audio.
 
     Args:
         data: A WAV, FLAC, MP3, Ogg Vorbis or Opus file.
-        limit: Bytes that the samples may take, at most.
+        limit: The most bytes that the decoded samples may take.
+
+    Returns:
+        `(samples, rate)`: a float32 tensor `(channels, frames)`, nominally in [-1, 1], and the number of frames per second.
 
     Raises:
-        ValueError: It is cut, damaged or no audio, or holds more than `limit` bytes.
+        ValueError: The file is cut, damaged or not audio, or holds more than `limit` bytes.
     """
     torch = require("torch", "torch")
     soundfile = require("soundfile", "wids[audio]")
@@ -47,13 +51,13 @@ def decode_audio(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> tuple[Any, 
                 raise ValueError(f"it is cut: {len(samples)} frames of {file.frames}")
             rate = file.samplerate
     except soundfile.LibsndfileError as error:
-        # Its own text begins with the address of the file object.
+        # str(error) begins with the address of the file object, so only the library's own text is used.
         raise ValueError(error.error_string) from error
     return torch.from_numpy(np.ascontiguousarray(samples.T)), rate
 
 
 def _read_blocks(file: Any, limit: int) -> np.ndarray[Any, Any]:
-    """Return all frames, `(frames, channels)` float32, read so that only what the data fills takes memory."""
+    """Return all frames, `(frames, channels)` float32; memory grows with the data, not with what the header states."""
     blocks = []
     num_bytes = 0
     while len(block := file.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
@@ -64,10 +68,10 @@ def _read_blocks(file: Any, limit: int) -> np.ndarray[Any, Any]:
 
 
 def _check_whole(data: bytes) -> None:
-    """Compare what a container states of its length with what is there.
+    """Check that a file is as long as its container states.
 
     Raises:
-        ValueError: Some is missing.
+        ValueError: The file is cut.
     """
     if data.startswith(b"RIFF"):
         _check_wav(data)
@@ -96,7 +100,7 @@ def _check_ogg(data: bytes) -> None:
 
 
 def _has_xing_header(data: bytes) -> bool:
-    """Tell whether an MP3's first frame, behind an ID3 tag, states how many there are."""
+    """Return whether an MP3's first frame, after any ID3 tag, states the number of frames."""
     start = 0
     if data.startswith(b"ID3") and len(data) >= 10:
         a, b, c, d = data[6:10]

@@ -1,4 +1,4 @@
-"""Extension to decoder, for everything but images: each takes a field's bytes and gives its value."""
+"""The decoders of all fields but images, by extension; each takes a field's bytes and returns its value."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
-"""What may be an integer beyond 64 bits, which orjson rounds to a float."""
+"""Matches what may be an integer of more than 64 bits, which orjson would round to a float."""
 
 _EXACT_FLOATS = 2.0**53
-"""Below it every whole number has a float of its own."""
+"""Below this bound, different whole numbers are different floats."""
 
 
 def decode_text(data: bytes) -> str:
-    """Return UTF-8 text, as it stands.
+    """Return UTF-8 text, unchanged.
 
     Raises:
-        UnicodeDecodeError: It is not UTF-8.
+        UnicodeDecodeError: The bytes are not UTF-8.
     """
     return data.decode("utf-8")
 
 
 def decode_integer(data: bytes) -> int:
-    """Return a whole number, written as `3`, `3.0` or `3.000e+00`, with white space around it.
+    """Return a whole number, written as `3`, `3.0` or `3.000e+00`, with or without white space around it.
 
     Raises:
-        ValueError: It is none, or is written as a float too large to tell which.
+        ValueError: The text is not a whole number, or is a float of 2**53 or more, which stands for several.
     """
     text = data.decode("utf-8").strip()
     try:
         return int(text)
     except ValueError:
         number = _to_float(text)
-        # NaN and the infinities are no whole numbers; 1e400 is an infinity.
+        # is_integer() is false for NaN and the infinities; 1e400 is an infinity.
         if not number.is_integer() or abs(number) >= _EXACT_FLOATS:
             raise ValueError(f"{text[:40]!r} is no whole number") from None
         return int(number)
@@ -57,14 +57,14 @@ def _to_float(text: str) -> float:
 
 
 def decode_json(data: bytes) -> Any:
-    """Return what a JSON text holds, exactly what Python's own reader makes of it, sooner.
+    """Return the value of a JSON text: the same as `json.loads` returns, but faster.
 
-    Python's reader takes NaN, Infinity, lone surrogates, a byte order mark and UTF-16, and keeps integers of any size;
-    orjson refuses the former and rounds the latter, so what may hold one of them goes to Python's. Of a name that occurs
-    twice the last value counts, in both.
+    `json.loads` accepts NaN, Infinity, lone surrogates, a byte order mark and UTF-16, and keeps integers of any size. orjson
+    refuses the former and rounds the latter, so texts that may contain any of these are left to `json.loads`. If a name
+    occurs twice in an object, both take the last value.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: The text is not JSON.
     """
     if _LONG_NUMBER.search(data):
         return json.loads(data)
@@ -78,7 +78,7 @@ def decode_json_lines(data: bytes) -> list[Any]:
     """Return one value per line; empty lines are skipped (https://jsonlines.org).
 
     Raises:
-        ValueError: A line is no JSON; names it.
+        ValueError: A line is not JSON; the message gives its number.
     """
     values = []
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -91,19 +91,19 @@ def decode_json_lines(data: bytes) -> list[Any]:
 
 
 def decode_msgpack(data: bytes) -> Any:
-    """Return what a msgpack message holds.
+    """Return the value of a msgpack message.
 
     Raises:
-        ValueError: It is cut, damaged, or followed by something.
+        ValueError: The message is cut or damaged, or other bytes follow it.
     """
     return require("msgpack", "wids[msgpack]").unpackb(data, raw=False, strict_map_key=False)
 
 
 def decode_pickle(data: bytes, *, allow_pickle: bool) -> Any:
-    """Return what a pickle holds; it can run code, so only where that is allowed.
+    """Return the object in a pickle, which can run code and is therefore loaded only if that is allowed.
 
     Raises:
-        ValueError: It is not allowed.
+        ValueError: `allow_pickle` is false.
     """
     if not allow_pickle:
         raise ValueError("a pickle can run code; pass allow_pickle=True if you trust who wrote the shards")
@@ -122,7 +122,7 @@ PLAIN: dict[str, Callable[[bytes], Any]] = {
     **dict.fromkeys(("ten", "tb"), decode_tenbin),
     **dict.fromkeys(("flac", "wav", "mp3", "opus", "ogg"), decode_audio),
 }
-"""Extension to decoder."""
+"""Decoders by extension."""
 
 WITH_PICKLE: dict[str, Callable[..., Any]] = {
     "npy": decode_npy,
@@ -130,4 +130,4 @@ WITH_PICKLE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("pt", "pth"), decode_torch),
     **dict.fromkeys(("pkl", "pickle", "pyd"), decode_pickle),
 }
-"""Extension to decoder that takes `allow_pickle`."""
+"""Decoders with an argument `allow_pickle`, by extension."""

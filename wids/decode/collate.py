@@ -1,4 +1,4 @@
-"""Samples to batches: stacked where they are alike, lists where they are not."""
+"""Collate samples into batches: values that are alike are stacked, all others become lists."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SAME_IN_TORCH = frozenset(map(np.dtype, ("?", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16")))
-"""In native order, which all releases of torch have."""
+"""The dtypes, in native byte order, that all releases of torch support."""
 
 _INT64 = range(-(2**63), 2**63)
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """Return a batch of samples, for `DataLoader(collate_fn=wids.collate)`.
+    """Collate samples into a batch, for `DataLoader(collate_fn=wids.collate)`.
 
-    Where samples are alike the batch is that of torch's default collate: numbers become one tensor, arrays and tensors
-    that agree in shape and dtype are stacked, dictionaries with the same keys and tuples of one length are collated
-    value by value, texts become a list. All else becomes a list too: images, arrays of different shapes, None, values
-    of different types. Integers among floats are floats. A list inside a sample (boxes, say) stays a list: torch would
-    turn a batch of lists around whenever their lengths happen to be equal.
+    Where samples are alike, the batch is that of torch's default collate: numbers become one tensor, arrays and tensors of
+    the same shape and dtype are stacked, dictionaries with the same keys and tuples of the same length are collated value by
+    value, and texts become a list. Everything else becomes a list, too: images, arrays of different shapes, None, and values
+    of different types. Integers among floats become floats. A list inside a sample, of boxes say, stays a list; torch would
+    transpose a batch of lists whenever their lengths happen to be equal.
 
     Args:
-        samples: Dictionaries (a batch is a dictionary of columns), tuples or lists (the same kind, of columns), or values
-            (one column). At least one.
+        samples: At least one sample. Dictionaries make a dictionary of columns, tuples or lists one of columns of the same
+            type, and other values a single column.
 
     Raises:
-        ValueError: A field is missing in some samples, rows differ in length or kind, or there are no samples; names
-            field and sample.
+        ValueError: A field is missing in some samples, samples differ in length or type, or there are no samples; the
+            message names the field and the sample.
 
     Examples:
         >>> collate([{".cls": 3, ".txt": "a"}, {".cls": 4, ".txt": "b"}])
@@ -56,9 +56,9 @@ def collate(samples: Sequence[Any]) -> Any:
 
 
 def stack_columns(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return one column per place of these tuples, stacked where webdataset's `batched` stacks.
+    """Return one column for each place in these tuples, stacked where webdataset's `batched` stacks.
 
-    Numbers become arrays, arrays and tensors of one shape are stacked, all else is a list.
+    Numbers become arrays, arrays and tensors of the same shape and dtype are stacked, and everything else becomes a list.
 
     Raises:
         ValueError: The tuples differ in length.
@@ -74,7 +74,7 @@ def stack_columns(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 def _check_kinds(samples: Sequence[Any], kind: type) -> None:
     for place, sample in enumerate(samples):
         if not isinstance(sample, kind):
-            raise ValueError(  # noqa: TRY004  # one type for all that keeps samples from being one batch
+            raise ValueError(  # noqa: TRY004  # the same type for every reason why samples cannot be one batch
                 f"sample {place} of the batch is a {type(sample).__name__}, the first a {type(samples[0]).__name__}; make "
                 "them alike"
             )
@@ -86,7 +86,7 @@ def _check_fields(samples: Sequence[Mapping[str, Any]]) -> None:
         odd = sorted(sample.keys() ^ first.keys(), key=str)
         if not odd:
             continue
-        without = first if odd[0] in sample.keys() else sample  # noqa: SIM118  # a Sample's `in` takes other spellings
+        without = first if odd[0] in sample.keys() else sample  # noqa: SIM118  # `in` of a Sample accepts other spellings
         raise ValueError(
             f"field {odd[0]!r} is missing in the sample with index {without.get('__index__')}, key "
             f"{without.get('__key__')!r}, but not in others of its batch; choose fields that all samples have with "
@@ -103,15 +103,15 @@ def _check_lengths(rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _like_dictionary(first: Mapping[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
-    """Return columns as what the samples are, so that `batch["jpg"]` is found as `sample["jpg"]` is."""
+    """Return columns as a dictionary of the samples' type, so that `batch["jpg"]` works as `sample["jpg"]` does."""
     try:
         return type(first)(columns) if isinstance(first, dict) else columns
-    except TypeError:  # it is made of something else, as a defaultdict is
+    except TypeError:  # the type takes other arguments, as defaultdict does
         return columns
 
 
 def _like(row: Any, columns: list[Any]) -> Any:
-    """Return columns as the kind of row that they come from."""
+    """Return columns as a list, tuple or named tuple, whichever `row` is."""
     if isinstance(row, list):
         return columns
     return type(row)(*columns) if hasattr(row, "_fields") else tuple(columns)
@@ -145,7 +145,7 @@ def _collate_leaves(values: list[Any]) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    """Tell whether this is a number that torch holds exactly as Python does."""
+    """Return whether this is a number that a torch tensor can hold exactly; booleans do not count."""
     if isinstance(value, int):
         return type(value) is not bool and value in _INT64
     return isinstance(value, float)
@@ -156,17 +156,17 @@ def _stack_arrays(values: list[Any]) -> Any:
     if values[0].dtype.kind not in "biufc" or isinstance(values[0], np.ma.MaskedArray):
         return values
     if _are_plain(values):
-        # In a worker torch stacks tensors in the memory that the main process will read.
+        # In a DataLoader worker, torch stacks tensors directly in memory that is shared with the main process.
         return require("torch.utils.data", "torch").default_collate([torch.from_numpy(value) for value in values])
     stacked = np.stack(values)
     try:
         return torch.from_numpy(stacked.astype(stacked.dtype.newbyteorder("="), copy=False))
-    except TypeError:  # long doubles, and in older releases of torch some unsigned integers
+    except TypeError:  # torch has no long doubles, and its older releases lack some unsigned integers
         return values
 
 
 def _are_plain(values: list[Any]) -> bool:
-    """Tell whether torch can look at these arrays without a copy or a warning."""
+    """Return whether torch can make tensors that share the memory of these arrays, without a copy or a warning."""
     return values[0].dtype in _SAME_IN_TORCH and all(
         type(value) is np.ndarray and value.flags.writeable and min(value.strides, default=0) >= 0 for value in values
     )

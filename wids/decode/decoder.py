@@ -1,4 +1,4 @@
-"""The decoding step of a dataset: each field by its last extension, `.gz` unpacked before."""
+"""The decoding step of a dataset: each field is decoded by its last extension, after `.gz` is unpacked."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ FieldDecoder = Callable[[bytes], Any]
 _ABSENT = object()
 
 _MOST_REMEMBERED = 1000
-"""Fields are remembered up to here: keys with dots in them can make as many fields as there are samples."""
+"""The most fields to remember: where keys contain dots, every sample can have field names of its own."""
 
 P = TypeVar("P")
 
 _LONGEST_TEXT = 300
-"""Characters of a library's message that go into ours."""
+"""The most characters of a library's message that are quoted in ours."""
 
 
 class OwnDecoderError(DecodeError):
-    """A decoder that the user gave raised something; no other sample is taken in place of its sample."""
+    """A decoder that the user gave raised an error other than `DecodeError`.
+
+    That is a bug rather than damaged data, so `on_error` does not replace the sample.
+    """
 
 
 class ByField(ABC, Generic[P]):
-    """What is done with a field, found out when it is met first and then remembered; pickles without that."""
+    """Base class that remembers what to do with each field, so that it is decided only once; pickles without it."""
 
     def __init__(self) -> None:
         self._known: dict[str, P] = {}
 
     @abstractmethod
     def _plan(self, field: str) -> P:
-        """Return what is done with a field."""
+        """Decide what to do with a field."""
 
     def _remember(self, field: str) -> P:
         if len(self._known) >= _MOST_REMEMBERED:
@@ -52,23 +55,25 @@ class ByField(ABC, Generic[P]):
 class Decoder(ByField["_Plan"]):
     """Decodes the fields of a sample in place.
 
-    Fields are looked up by their last extension, in any case: `.seg.PNG` is decoded as `.png`, `.json.gz` is unpacked and
-    decoded under its own name. A field that no decoder is known for stays as it is, but for being unpacked; a field `.gz`
-    stays packed, for nothing says what is in it.
+    A field is decoded by its last extension, in any case: `.seg.PNG` as a `.png`. `.json.gz` is unpacked and decoded as
+    `.json`, and keeps its name. A field without a known decoder is only unpacked, if it is packed. A field named just `.gz`
+    stays packed, because nothing says what is in it.
 
     Args:
-        spec: What images become, a name in `wids.decode.images.SPECS`; None leaves them alone.
+        spec: The form that images are decoded to, a name in `wids.decode.images.SPECS`; None leaves images undecoded.
         lazy: Leave loading of Pillow images to the user.
-        size: Pixels that the shorter side of an image becomes, or its `(height, width)`; None leaves sizes alone.
-        jpeg: What decodes JPEGs for specs in RGB: `"pillow"` or `"simplejpeg"`.
-        allow_pickle: Allow what can run code: `.pkl`, object arrays, full `.pt` files.
-        decoders: The user's own, `{".ext": function of bytes}`, before all others. `".seg.png"` takes fields that end so,
-            the longest name first; one that names `.gz` itself (`".json.gz"`) gets the packed bytes.
+        size: The size that images are scaled to: the length of the shorter side in pixels, or `(height, width)`; None
+            leaves their size as it is.
+        jpeg: The library that decodes JPEGs for RGB specs: `"pillow"` or `"simplejpeg"`.
+        allow_pickle: Allow formats that can run code: `.pkl`, object arrays, full `.pt` files.
+        decoders: The user's own decoders, `{".ext": function of bytes}`, which come before all others. `".seg.png"` applies
+            to fields that end in it; of several that apply, the longest name wins. One whose name includes `.gz`, as
+            `".json.gz"`, gets the packed bytes.
 
     Raises:
-        ValueError: `spec` or `jpeg` is unknown, `size` is none, `lazy` does not go with them, or two of `decoders` are for
-            the same extension.
-        TypeError: One of `decoders` is no function.
+        ValueError: `spec`, `size` or `jpeg` is invalid, `lazy` cannot be used with them, or two of `decoders` are for the
+            same extension.
+        TypeError: One of `decoders` is not a function.
     """
 
     def __init__(
@@ -89,12 +94,12 @@ class Decoder(ByField["_Plan"]):
         super().__init__()
 
     def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
-        """Decode a sample's fields in place, and return it.
+        """Decode a sample's fields in place, and return the sample.
 
         Raises:
-            DecodeError: A field's bytes are not what its extension says, or a decoder of the user's own raised; names
-                key and field.
-            ModuleNotFoundError: A decoder's package is missing; names the field and says how to install it.
+            DecodeError: A field's bytes are not what its extension says, or a decoder of the user's own raised an error;
+                the message names key and field.
+            ModuleNotFoundError: A package that a decoder needs is missing; the message says how to install it.
         """
         for field, value in sample.items():
             if field.startswith("."):
@@ -105,13 +110,13 @@ class Decoder(ByField["_Plan"]):
 
     def _decode(self, plan: _Plan, function: FieldDecoder, value: Any, field: str, sample: dict[str, Any]) -> Any:
         data = read_field(value)
-        if data is None:  # it is decoded already
+        if data is None:  # the field is decoded already
             return value
         try:
             return function(gunzip(data) if plan.is_packed else data)
         except MemoryError:
             raise
-        except Exception as error:  # codecs raise what they like; whatever it is, these bytes are not right
+        except Exception as error:  # codecs raise errors of any type for damaged bytes
             raise _locate(error, plan, field, sample) from error
 
     def _plan(self, field: str) -> _Plan:
@@ -128,7 +133,7 @@ class Decoder(ByField["_Plan"]):
         last = name.rpartition(".")[2]
         function = self._find_built_in(last)
         if function is None and last not in images.EXTENSIONS:
-            function = io.BytesIO  # what an undecoded field is
+            function = io.BytesIO  # the form of all undecoded fields
         return _Plan(function, is_packed=True)
 
     def _find_built_in(self, extension: str) -> FieldDecoder | None:
@@ -143,23 +148,23 @@ class _Plan(NamedTuple):
     """How one field is decoded."""
 
     function: FieldDecoder | None
-    """None when the field stays as it is."""
+    """The decoder; None if the field stays as it is."""
     is_own: bool = False
-    """Whether `function` is the user's."""
+    """Whether `function` was given by the user."""
     is_packed: bool = False
-    """Whether the field is unpacked before."""
+    """Whether the field is unpacked before it is decoded."""
 
 
 def by_extension(functions: Mapping[str, Callable[[Any], Any]], argument: str) -> dict[str, Callable[[Any], Any]]:
-    """Return the user's functions by extension, in lower case and without its dot.
+    """Return the user's functions by extension, in lower case and without the leading dot.
 
     Args:
-        functions: By extension.
-        argument: What the user calls them, for messages.
+        functions: Functions by extension.
+        argument: Name of the argument that they were given as, for messages.
 
     Raises:
-        TypeError: One is no function.
-        ValueError: Two are for the same extension, or one for none.
+        TypeError: One is not a function.
+        ValueError: An extension is empty, or occurs twice.
     """
     found: dict[str, Callable[[Any], Any]] = {}
     for name, function in functions.items():
@@ -175,7 +180,7 @@ def by_extension(functions: Mapping[str, Callable[[Any], Any]], argument: str) -
 
 
 def find_own(functions: Mapping[str, Callable[[Any], Any]], name: str) -> Callable[[Any], Any] | None:
-    """Return the function for the longest end of a field's name that there is one for.
+    """Return the function for a field, the one with the longest extension that the name ends in; None if there is none.
 
     Examples:
         >>> find_own({"png": len, "seg.png": abs}, "left.seg.png") is abs
@@ -189,7 +194,7 @@ def find_own(functions: Mapping[str, Callable[[Any], Any]], name: str) -> Callab
 
 
 def read_field(value: Any) -> bytes | None:
-    """Return a field's bytes, None when it is decoded already."""
+    """Return a field's bytes, or None if it is decoded already."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, (bytearray, memoryview)):
@@ -200,13 +205,13 @@ def read_field(value: Any) -> bytes | None:
 
 
 def shorten(error: Exception) -> str:
-    """Return a library's message for one line of ours; it may hold whole headers and stack traces, and is chained."""
+    """Return a library's message, on one line and shortened; it may contain whole headers or stack traces."""
     text = " ".join(str(error).split())
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 
 
 def _locate(error: Exception, plan: _Plan, field: str, sample: dict[str, Any]) -> Exception:
-    """Return what is raised for an error, with its place."""
+    """Return the exception to raise for a decoder's error; its message names key and field."""
     key = f"key {sample['__key__']!r}, " if "__key__" in sample else ""
     where = f"{key}field {field!r}"
     text = shorten(error)
@@ -230,25 +235,25 @@ def default_decoder(
 ) -> Any:
     """Return the decoding step for an image format.
 
-    0.1.11's way is understood too: `default_decoder(sample, "PIL")` gives the sample decoded. There `format` may be in any
-    case, so that `"pil"` means `"PIL"`; `default_decoder("pil")` is webdataset's `pil`, which converts to RGB.
+    The form of 0.1.11 works as well: `default_decoder(sample, "PIL")` returns the sample, decoded. There `format` may be in
+    any case, so that `"pil"` means `"PIL"`, whereas `default_decoder("pil")` is webdataset's `pil`, which converts to RGB.
 
     Args:
-        sample: The format, or a sample.
-        format: `"PIL"`, `"numpy"`, or an image spec of webdataset; None or False leaves images alone.
-        gz_update_key: With a sample: give unpacked fields the name without `.gz`.
+        sample: The image format; or a sample, as in 0.1.11.
+        format: `"PIL"`, `"numpy"`, or an image spec of webdataset; None or False leaves images undecoded.
+        gz_update_key: Remove `.gz` from the names of fields that were unpacked; only with a sample.
         lazy: Leave loading of Pillow images to the user.
-        size: Pixels that the shorter side of each image becomes, or `(height, width)`, scaled by Pillow's bicubic filter; a
-            large JPEG is decoded at a fraction of its size then, in a fraction of the time. Masks of labels, which must not
-            be mixed, want a decoder of their own.
-        jpeg: What decodes JPEGs for specs in RGB: `"pillow"`, or `"simplejpeg"`, which gives the same pixels in two thirds
-            of the time.
-        allow_pickle: Allow what can run code.
-        decoders: The user's own, `{".ext": function of bytes}`. A function that raises `DecodeError` says that the bytes
-            are damaged; anything else that it raises is an error of its own, which no `on_error` passes over.
+        size: The size that images are scaled to, by Pillow's bicubic filter: the length of the shorter side in pixels, or
+            `(height, width)`. A large JPEG is then decoded at a fraction of its size, which is much faster. Label masks,
+            whose values must not be interpolated, need a decoder of their own.
+        jpeg: The library that decodes JPEGs for RGB specs: `"pillow"`, or `"simplejpeg"`, which gives the same pixels in
+            two thirds of the time.
+        allow_pickle: Allow formats that can run code.
+        decoders: The user's own decoders, `{".ext": function of bytes}`. If a function raises `DecodeError`, the bytes count
+            as damaged. Any other exception is a bug in the function, which `on_error` does not hide.
 
     Raises:
-        ValueError: The format is unknown, lists those that are; or another argument does not go with it.
+        ValueError: The format is unknown, and the message lists those that exist; or another argument cannot be used with it.
 
     Examples:
         >>> decode = default_decoder("PIL", decoders={".upper": lambda data: data.decode().upper()})
@@ -277,15 +282,15 @@ def _to_spec(format: Any) -> str | None:  # noqa: A002  # 0.1.11's name
 def _remembered_decoder(
     spec: str | None, lazy: bool, size: images.Size | None, jpeg: str, allow_pickle: bool
 ) -> Decoder:
-    """Return the same decoder for every sample that is decoded in 0.1.11's way."""
+    """Return one decoder for all samples that are decoded in the form of 0.1.11."""
     return Decoder(spec, lazy=lazy, size=size, jpeg=jpeg, allow_pickle=allow_pickle)
 
 
 def rename_unpacked(sample: dict[str, Any]) -> dict[str, Any]:
-    """Return the sample with `.gz` taken off its fields' names; a field `.gz` keeps it.
+    """Return the sample with `.gz` removed from the names of its fields; a field named just `.gz` keeps its name.
 
     Raises:
-        DecodeError: The sample has a field of that name already.
+        DecodeError: The sample has a field with the new name already.
     """
     renamed: dict[str, Any] = {}
     for field, value in sample.items():
@@ -297,7 +302,7 @@ def rename_unpacked(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_packed(field: str) -> bool:
-    """Tell whether a field is something with `.gz` behind it.
+    """Return whether a field has an extension before `.gz`.
 
     Examples:
         >>> is_packed(".json.GZ"), is_packed(".gz"), is_packed("__key__.json.gz")

@@ -1,4 +1,4 @@
-"""Images by Pillow, in the forms that webdataset names.
+"""Image decoding by Pillow, to the forms that webdataset has names for.
 
 | spec | result |
 |---|---|
@@ -10,11 +10,12 @@
 | `torchl torchrgb torchrgba torch` | the same as float32 in [0, 1]; `torch` is `torchrgb` |
 | `pill pilrgb pilrgba pil` | Pillow images converted to that mode; `pil` is `pilrgb` |
 
-Of an animation all give the first frame (`PIL` keeps the others within reach). A header cannot ask for more than
-Pillow's `MAX_IMAGE_PIXELS` allows.
+Of an animation, all return the first frame (with `PIL`, the others can be reached from it). Images larger than Pillow's
+`MAX_IMAGE_PIXELS` allows are refused.
 
-Where a size is asked for, a JPEG is decoded at 1/2, 1/4 or 1/8 of its own as long as twice the size asked for remains, from
-fewer terms of its cosine transform (ITU-T T.81, annex A; `scale_denom` in libjpeg), and Pillow's bicubic filter does the rest.
+If a size is asked for, a JPEG is decoded at 1/2, 1/4 or 1/8 of its own size, as long as that is at least twice the size
+asked for. This uses fewer terms of its cosine transform (ITU-T T.81, annex A; `scale_denom` in libjpeg). Pillow's bicubic
+filter does the rest of the scaling.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ if TYPE_CHECKING:
 EXTENSIONS = frozenset(
     "jpg jpeg jpe jfif png webp bmp gif tif tiff ppm pgm pbm pnm jp2 j2k ico tga avif".split()  # noqa: SIM905
 )
-"""Those that Pillow reads; whether it can depends on how it was built."""
+"""Extensions of images. Whether Pillow can read all of them depends on how it was built."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSpec:
-    """What an image becomes."""
+    """The form that an image is decoded to."""
 
     kind: str
-    """`"PIL"`, `"numpy"`, or `"array"`, `"tensor"`, `"pil"` in a given mode."""
+    """`"PIL"` or `"numpy"`; or `"array"`, `"tensor"` or `"pil"`, converted to `mode`."""
     mode: str = ""
-    """Pillow's mode to convert to."""
+    """Pillow's name of the mode to convert to; empty for none."""
     scaled: bool = False
     """Whether values are float32 in [0, 1]."""
 
@@ -61,7 +62,7 @@ SPECS: dict[str, ImageSpec] = {
     **{f"torch{mode}8": ImageSpec("tensor", mode.upper()) for mode in ("l", "rgb", "rgba")},
     **{f"torch{mode}": ImageSpec("tensor", mode.upper(), scaled=True) for mode in ("l", "rgb", "rgba")},
 }
-"""Name to what it means."""
+"""The specs by name."""
 
 _CODECS = (
     (b"\xff\xd8", 0, "jpg", "JPEG"),
@@ -71,36 +72,38 @@ _CODECS = (
     (b"jP  ", 4, "jpg_2000", "JPEG 2000"),
     (b"\xff\x4f\xff\x51", 0, "jpg_2000", "JPEG 2000"),
 )
-"""What a file begins with, from which byte, Pillow's name of what it needs for it, and ours."""
+"""`(magic, offset, feature, name)`: the bytes at `offset` that mark a format, Pillow's feature for it, and its name."""
 
 
 Size = int | tuple[int, int]
-"""Pixels of an image's shorter side, or its `(height, width)`."""
+"""The length of an image's shorter side, or its `(height, width)`, in pixels."""
 
 Box = tuple[float, float, float, float]
-"""Left, upper, right and lower edge of a part of an image, in its pixels."""
+"""Left, upper, right and lower edge of a part of an image, in pixels of the image."""
 
 _SPARE = 2
-"""A JPEG is decoded at no less than so many times the size asked for: of photographs the mean difference to the whole image
-scaled is then below 1 of 256 levels."""
+"""A JPEG is decoded at no less than this many times the size asked for.
+
+The mean difference from scaling the whole image is then below 1 of 256 levels, measured on photographs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageDecoder:
-    """Bytes of an image file to an image in the form that a spec names.
+    """Decodes the bytes of an image file to the form of a spec.
 
     Raises:
-        ValueError: An argument is none of those that it may be, or two do not go together.
+        ValueError: An argument is invalid, or cannot be used with another.
     """
 
     spec: str
     """A name in `SPECS`."""
     lazy: bool = False
-    """Leave loading to the user, for `PIL`."""
+    """Leave loading to the user; only with `PIL`."""
     size: Size | None = None
-    """What the shorter side becomes, or `(height, width)`, in pixels; None leaves the size alone."""
+    """The size that images are scaled to; None leaves it as it is."""
     jpeg: str = "pillow"
-    """What decodes JPEGs for specs in RGB: `"pillow"` or `"simplejpeg"`."""
+    """The library that decodes JPEGs for RGB specs: `"pillow"` or `"simplejpeg"`."""
 
     def __post_init__(self) -> None:
         if self.spec not in SPECS:
@@ -120,8 +123,8 @@ class ImageDecoder:
             data: An image file.
 
         Raises:
-            Exception: The data is damaged, cut, or no image; which one is Pillow's choice, mostly `OSError`.
-            ModuleNotFoundError: A package is missing, or Pillow was built without what this format needs.
+            Exception: The data is damaged, cut, or not an image. The type is Pillow's choice, mostly `OSError`.
+            ModuleNotFoundError: A package is missing, or Pillow was built without support for this format.
         """
         require("PIL", "pillow")
         try:
@@ -154,15 +157,19 @@ def _open(data: bytes) -> Image:
 
 
 def _load(image: Image, target: tuple[int, int] | None, data: bytes) -> Box | None:
-    """Load an image, at a fraction of its size where that will do; return what of it is the picture then."""
+    """Load an image, a JPEG at a fraction of its size where that suffices for `target`.
+
+    Returns:
+        The part of the loaded image that shows the picture, if it was loaded at a fraction of its size; else None.
+    """
     draft = None
     if target is not None:
         draft = image.draft(None, (_SPARE * target[0], _SPARE * target[1]))  # None keeps the mode
     image.load()
     if image.format == "JPEG2000" and b"\xff\xd9" not in data:
-        # OpenJPEG takes a cut between two packets for the end; the mark of the end occurs nowhere else.
+        # OpenJPEG takes a cut between two packets for the end; the end marker occurs nowhere else in the data.
         raise OSError("the JPEG 2000 codestream is cut")
-    # The last column and row are cut through where the size is no multiple of the fraction's.
+    # If the fraction does not divide the size, the picture covers only a part of the last column and row of pixels.
     return None if draft is None else draft[1]
 
 
@@ -171,7 +178,11 @@ def _resize(image: Image, target: tuple[int, int] | None, box: Box | None = None
 
 
 def _scale_sides(sides: tuple[int, int], size: Size) -> tuple[int, int]:
-    """Return width and height of an image whose shorter side, or whose `(height, width)`, is `size`.
+    """Return the `(width, height)` to scale an image to.
+
+    Args:
+        sides: Width and height of the image.
+        size: The new length of its shorter side, or its new `(height, width)`.
 
     Examples:
         >>> _scale_sides((640, 480), 240), _scale_sides((640, 480), (100, 50))
@@ -185,7 +196,7 @@ def _scale_sides(sides: tuple[int, int], size: Size) -> tuple[int, int]:
 
 
 def _give_pixels(pixels: NDArray[np.uint8], target: tuple[int, int] | None, meaning: ImageSpec) -> Any:
-    """Return an image that is an `(height, width, 3)` array already in the form that a spec means."""
+    """Return an image, given as a `(height, width, 3)` array, scaled to `target` and in the form of a spec."""
     if meaning.kind == "array" and not meaning.scaled and target is None:
         return pixels
     if meaning.kind == "tensor" and target is None:
@@ -197,7 +208,7 @@ def _give_pixels(pixels: NDArray[np.uint8], target: tuple[int, int] | None, mean
 
 
 def _give(image: Image, meaning: ImageSpec) -> Any:
-    """Return an image, in the mode of the spec, in the form that the spec means."""
+    """Return an image in the form of a spec; it must have the spec's mode already."""
     if meaning.kind in {"PIL", "pil"}:
         return image
     if meaning.kind == "numpy":
@@ -210,22 +221,22 @@ def _give(image: Image, meaning: ImageSpec) -> Any:
 def _to_tensor(pixels: NDArray[np.uint8], meaning: ImageSpec) -> Any:
     torch = require("torch", "torch")
     channels_first = pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels
-    # Division and new order in one go over the pixels.
+    # Division and the new memory order take one pass over the pixels.
     if meaning.scaled:
         return torch.from_numpy(np.divide(channels_first, 255, dtype=np.float32, order="C"))
     return torch.from_numpy(np.array(channels_first, order="C"))
 
 
 def _check_codec(data: bytes) -> None:
-    """Tell a Pillow that cannot read a format from a file that is damaged.
+    """Check that Pillow can read the format of a file that it failed to read; if so, the file is damaged.
 
     Raises:
-        ModuleNotFoundError: It cannot.
+        ModuleNotFoundError: Pillow was built without support for the format.
     """
     from PIL import features
 
     for magic, offset, feature, name in _CODECS:
-        # An old Pillow does not know the names of newer formats, and warns when it is asked for them.
+        # features.check() warns about names that it does not know, as an old Pillow does for newer formats.
         known = feature in features.modules or feature in features.codecs
         if data.startswith(magic, offset) and not (known and features.check(feature)):
             raise ModuleNotFoundError(f"this Pillow was built without {name}; pip install --upgrade pillow", name="PIL")
@@ -233,7 +244,7 @@ def _check_codec(data: bytes) -> None:
 
 def _convert(image: Image, mode: str) -> Image:
     if image.mode == "P" and isinstance(image.info.get("transparency"), bytes):
-        # The same colours without Pillow's warning that this is how it should be done.
+        # Converting in two steps gives the same colours, without the warning in which Pillow advises to do so.
         image = image.convert("RGBA")
     return image.convert(mode)
 
@@ -248,7 +259,7 @@ def _to_numpy(image: Image) -> np.ndarray[Any, Any]:
 
 
 def _is_transparent(image: Image) -> bool:
-    """Tell whether an image has transparency in a mode where the array would not show it as RGBA."""
+    """Return whether an image has transparency that is not in an RGBA mode, and so would be lost in an array."""
     if image.mode in {"LA", "PA", "La", "RGBa"}:
         return True
     if image.mode == "P" and image.palette is not None and image.palette.mode == "RGBA":

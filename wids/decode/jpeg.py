@@ -1,8 +1,8 @@
-"""JPEGs to RGB by simplejpeg, for those who have it installed and ask for it.
+"""JPEG decoding by simplejpeg, an optional package that users choose with `jpeg="simplejpeg"`.
 
-It builds upon libjpeg-turbo as Pillow does, with the same pixels, and saves Pillow's copies from its own image to an array.
-What it does not take is left to Pillow, which has the last word on damage. torchvision's decoder, measured beside it, took
-longer, and its makers have deprecated it (torchvision 0.29).
+simplejpeg is built on libjpeg-turbo, as Pillow is, and gives the same pixels. It is faster because it writes them into an
+array, where Pillow copies them from its own image. Files that it refuses are left to Pillow, which decides whether they are
+damaged. torchvision's decoder was slower in the same measurement, and is deprecated (torchvision 0.29).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def read_rgb(data: bytes, mode: str) -> NDArray[np.uint8] | None:
-    """Return the pixels of a JPEG, `(height, width, 3)` uint8, None where Pillow is to do it.
+    """Return the pixels of a JPEG, `(height, width, 3)` uint8, or None if Pillow has to decode it.
 
     Args:
-        data: The file.
-        mode: Pillow's of the image, as its header says; others than `"RGB"` and `"L"` are Pillow's to convert.
+        data: The JPEG file.
+        mode: The image's mode as Pillow reads it from the header; all but `"RGB"` and `"L"` are left to Pillow.
 
     Raises:
-        ModuleNotFoundError: simplejpeg is missing; says what to type.
+        ModuleNotFoundError: simplejpeg is not installed; the message says how to install it.
     """
     package = require("simplejpeg", "wids[simplejpeg]")
     if mode not in {"RGB", "L"}:
         return None
     try:
         pixels: NDArray[np.uint8] = package.decode_jpeg(data)
-    except ValueError:  # of any data that it does not take
+    except ValueError:  # raised for all data that simplejpeg refuses
         return None
     return pixels

@@ -1,6 +1,6 @@
-"""0.1.11's decoding functions, each a sample to the same sample, changed in place.
+"""The decoding functions of 0.1.11, each of which changes a sample in place and returns it.
 
-They are meant to be chained: what `decode_all_gz` has unpacked under its own name, the others take as it is.
+They can be chained: if `decode_all_gz` has unpacked a field and kept its name, the others decode it all the same.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NUMPY = Decoder("numpy")
 
 
 def check_keys(sample: dict[str, Any]) -> None:
-    """Raise when a field does not begin with a dot or two underscores.
+    """Check that the name of each field begins with a dot or two underscores.
 
     Raises:
-        ValueError: One does not.
+        ValueError: A name does not.
     """
     for name in sample:
         if not name.startswith((".", "__")):
@@ -33,16 +33,16 @@ def check_keys(sample: dict[str, Any]) -> None:
 
 
 def decode_all_gz(sample: dict[str, Any], format: Any = True, update_key: bool = True) -> dict[str, Any]:  # noqa: A002, ARG001
-    """Unpack the `.gz` fields of a sample, each to an `io.BytesIO`; a field `.gz` stays as it is.
+    """Unpack the `.gz` fields of a sample, each to an `io.BytesIO`; a field named just `.gz` stays as it is.
 
     Args:
-        sample: Changed in place, and returned.
-        format: Nothing depends on it; 0.1.11 took it.
-        update_key: Take `.gz` off the name.
+        sample: The sample, which is changed in place and returned.
+        format: Ignored; 0.1.11 had this argument.
+        update_key: Remove `.gz` from the fields' names.
 
     Raises:
         ValueError: A field does not begin with a dot or two underscores.
-        DecodeError: A field is no gzip, or its new name is taken.
+        DecodeError: A field is not gzip, or its new name is taken.
     """
     check_keys(sample)
     for field, value in sample.items():
@@ -60,7 +60,7 @@ def decode_all_gz(sample: dict[str, Any], format: Any = True, update_key: bool =
 
 
 def decode_basic(sample: dict[str, Any], format: Any = True) -> dict[str, Any]:  # noqa: A002, ARG001
-    """Decode everything but images, in place; nothing depends on `format`.
+    """Decode all fields but images, in place; `format` is ignored.
 
     Raises:
         ValueError: A field does not begin with a dot or two underscores.
@@ -71,7 +71,7 @@ def decode_basic(sample: dict[str, Any], format: Any = True) -> dict[str, Any]: 
 
 
 def decode_images_to_pil(sample: dict[str, Any], format: Any = True) -> dict[str, Any]:  # noqa: A002, ARG001
-    """Make a sample's images Pillow images, in place; nothing depends on `format`.
+    """Decode a sample's images to Pillow images, in place; `format` is ignored.
 
     Raises:
         ValueError: A field does not begin with a dot or two underscores.
@@ -82,7 +82,7 @@ def decode_images_to_pil(sample: dict[str, Any], format: Any = True) -> dict[str
 
 
 def decode_images_to_numpy(sample: dict[str, Any], format: Any = True) -> dict[str, Any]:  # noqa: A002, ARG001
-    """Make a sample's images arrays, in place; nothing depends on `format`.
+    """Decode a sample's images to numpy arrays, in place; `format` is ignored.
 
     Raises:
         ValueError: A field does not begin with a dot or two underscores.
@@ -102,7 +102,7 @@ def _decode(sample: dict[str, Any], decoder: Decoder, fields: Iterable[str]) -> 
     for field in fields:
         data = read_field(sample[field])
         if field.startswith(".") and data is not None:
-            # decode_all_gz may have been here and left the name.
+            # decode_all_gz may have unpacked the field and kept its name.
             name = field[:-3] if is_packed(field) and not data.startswith(b"\x1f\x8b") else field
             value = decoder({**key, name: data})[name]
             if value is not data:

@@ -1,4 +1,4 @@
-"""Packages that only some fields need, imported when the first of these fields is decoded."""
+"""Optional packages, imported when the first field that needs them is decoded."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 
 def require(module: str, install: str) -> Any:
-    """Return an imported module.
+    """Import a module and return it.
 
     Args:
-        module: To import, as in `"soundfile"`.
-        install: What pip is to be told when it is missing, as in `"wids[audio]"`.
+        module: The module, as in `"soundfile"`.
+        install: What to install with pip if it is missing, as in `"wids[audio]"`.
 
     Raises:
-        ModuleNotFoundError: It is not installed, or a library that it loads is not; says what to type.
+        ModuleNotFoundError: The module, or a library that it loads, is not installed; the message says what to type.
     """
     try:
         return importlib.import_module(module)
-    except (ImportError, OSError) as error:  # OSError: soundfile is there, its libsndfile is not
+    except (ImportError, OSError) as error:  # OSError: soundfile is installed, but libsndfile is not
         package = module.partition(".")[0]
         raise ModuleNotFoundError(
             f"this needs the package {package!r}, which cannot be imported ({error}); pip install '{install}'",

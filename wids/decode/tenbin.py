@@ -1,7 +1,7 @@
-"""The `.ten` format of webdataset: arrays one after the other, each a header chunk and a data chunk.
+"""The `.ten` format of webdataset: a sequence of arrays, each a header chunk and a data chunk.
 
-A chunk is the magic `~TenBin~`, an int64 length, and that many bytes padded to a multiple of 64. A header holds int64s:
-the dtype and a name as eight characters each, the number of dimensions, and each of them.
+A chunk is the magic `~TenBin~`, an int64 length, and that many bytes, padded to a multiple of 64. A header holds the dtype
+and a name, eight characters each, then as int64s the number of dimensions and each dimension.
 Source: https://github.com/webdataset/webdataset/blob/main/src/webdataset/tenbin.py
 """
 
@@ -19,10 +19,10 @@ DTYPES = {name: np.dtype(f"<{name}") for name in ("f2", "f4", "f8", "i1", "i2", 
 
 
 def decode_tenbin(data: bytes) -> list[np.ndarray[Any, Any]]:
-    """Return the arrays of a `.ten` file; no bytes are no arrays.
+    """Return the arrays of a `.ten` file; an empty file has none.
 
     Raises:
-        ValueError: A chunk, a header or an array does not fit.
+        ValueError: A chunk, a header or an array is cut or contradicts itself.
     """
     arrays = []
     offset = 0

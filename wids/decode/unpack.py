@@ -1,8 +1,7 @@
-"""Gzip, and how much any packed field may unpack to.
+"""Unpack gzip, and limit the size that any compressed field may have when unpacked.
 
-Deflate reaches 1,032 to 1 and FLAC more, so a field of a few megabytes can ask for more memory than there is. What is
-packed is therefore unpacked only up to a bound that no training example comes near, in steps, so that nothing beyond
-the bound is ever held.
+Deflate compresses up to 1,032 to 1, and FLAC more, so a field of a few megabytes can need more memory than the machine has.
+Therefore fields are unpacked in steps, and only up to a limit far above the size of any training example.
 """
 
 from __future__ import annotations
@@ -14,20 +13,21 @@ import zlib
 from wids.errors import DecodeError
 
 MAX_UNPACKED_BYTES = 2 * 1024**3
-"""What one packed field (gzip, `.npz`, audio) may hold when unpacked."""
+"""The most bytes that one compressed field (gzip, `.npz`, audio) may have when unpacked."""
 
 _STEP_BYTES = 1024 * 1024
 
 
 def gunzip(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> bytes:
-    """Return what gzip data holds; members one after the other are joined, zeros behind the last are padding.
+    """Unpack gzip data.
 
     Args:
-        data: One gzip member or more.
-        limit: Bytes that it may hold, at most.
+        data: One gzip member or more, whose contents are joined; zeros after the last one are padding.
+        limit: The most bytes that the data may unpack to.
 
     Raises:
-        DecodeError: It is empty, no gzip, damaged or cut, something else follows it, or it holds more than `limit` bytes.
+        DecodeError: The data is empty, not gzip, damaged or cut, is followed by other bytes, or unpacks to more than `limit`
+            bytes.
     """
     if not data:
         raise DecodeError("there are no bytes at all, not even a gzip header")
@@ -38,7 +38,7 @@ def gunzip(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> bytes:
 
 
 def _read_small(limit: int, data: bytes) -> bytes:
-    """Return what one small member holds, much sooner than a file object does; nothing when it is not as simple."""
+    """Unpack a single small member, much faster than `GzipFile` does; return no bytes if the data is anything else."""
     unpacker = zlib.decompressobj(wbits=31)
     content = unpacker.decompress(data, limit + 1)
     return content if unpacker.eof and not unpacker.unused_data and len(content) <= limit else b""
@@ -55,10 +55,10 @@ def _read_up_to(limit: int, file: gzip.GzipFile) -> bytes:
 
 
 def check_size(num_bytes: int, limit: int) -> None:
-    """Refuse a field that holds too much.
+    """Check the unpacked size of a field.
 
     Raises:
-        ValueError: `num_bytes` is more than `limit`; says what can be done.
+        ValueError: `num_bytes` is more than `limit`; the message says what can be done.
     """
     if num_bytes > limit:
         raise ValueError(
