@@ -1,4 +1,4 @@
-"""Metadata of samples as columns: one value a sample, typed, missing where there is none, and conditions over them."""
+"""Columns of metadata: one typed value, or none, for each sample; and conditions over them."""
 
 from wids.columns.column import Column, NumberColumn, TextColumn
 from wids.columns.expression import Expression

@@ -1,6 +1,6 @@
-"""Columns of Arrow to columns here, and back; the only module that knows how Arrow lays them out.
+"""Conversion between Arrow's arrays and columns; the only module that knows Arrow's memory layout.
 
-Layout: https://arrow.apache.org/docs/format/Columnar.html, "Fixed-size primitive layout" and "Variable-size binary layout".
+Source: https://arrow.apache.org/docs/format/Columnar.html, "Fixed-size primitive layout" and "Variable-size binary layout".
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """Return pyarrow, or a module of it, imported when it is needed.
+    """Import pyarrow, or one of its modules, and return it.
 
     Raises:
-        ModuleNotFoundError: It is not installed; says what to type.
+        ModuleNotFoundError: pyarrow is not installed; the message says what to type.
     """
     try:
         return importlib.import_module(module)
@@ -32,14 +32,14 @@ def arrow(module: str = "pyarrow") -> Any:
 
 
 def from_arrow(array: Any, name: str) -> Column:
-    """Return a column of Arrow; its arrays are views of Arrow's memory where the layouts are the same.
+    """Return a column with the values of an Arrow array; where the layouts agree, it shares Arrow's memory.
 
     Args:
-        array: An `Array` or `ChunkedArray` of booleans, integers, floats, text or nulls; dictionaries of these.
-        name: Of the column, for messages.
+        array: An `Array` or `ChunkedArray` of booleans, integers, floats, text or nulls, dictionary-encoded or not.
+        name: Name of the column, for messages.
 
     Raises:
-        ValueError: It holds something else.
+        ValueError: The array holds values of another type.
     """
     pa = arrow()
     if isinstance(array, pa.ChunkedArray):
@@ -69,12 +69,12 @@ def from_arrow(array: Any, name: str) -> Column:
 
 
 def _dtype_of(kind: Any) -> np.dtype[Any]:
-    """Return numpy's name of a type of numbers; Arrow's own way to it needs pandas."""
+    """Return the numpy dtype of an Arrow type of numbers; Arrow's own conversion needs pandas."""
     return np.dtype({"halffloat": "f2", "float": "f4", "double": "f8"}.get(str(kind), str(kind)))
 
 
 def to_arrow(column: Column) -> Any:
-    """Return a column as an array of Arrow: a primitive one, or large_string."""
+    """Return a column as an Arrow array: a primitive one, or large_string for text."""
     pa = arrow()
     if isinstance(column, NumberColumn):
         return pa.array(column.data, mask=column.missing)
@@ -87,7 +87,7 @@ def to_arrow(column: Column) -> Any:
 
 
 def _values(array: Any, buffer: Any, dtype: Any, *, extra: int = 0) -> NDArray[Any]:
-    """Return the values of an array, as they lie in its buffer."""
+    """Return the values in an array's buffer, with `extra` values after the last row; nothing is copied."""
     if buffer is None or not len(array):
         return np.zeros(len(array) + extra, dtype)
     values = np.frombuffer(buffer, dtype)

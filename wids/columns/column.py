@@ -1,7 +1,7 @@
-"""One value a row, as numpy arrays that may be mapped: numbers and truth values, or text as one block of bytes.
+"""Columns: one value for each row, held in numpy arrays that may be mapped from a file.
 
-What is missing is told by a mask, beside NaN. Columns hold nothing that is not in their arrays, so that one that is mapped costs no
-memory, however many rows it has.
+There are columns of numbers or booleans, and columns of text in one block of bytes. A mask marks missing values; in columns
+of floats, NaN is missing, too. A column has no data but its arrays, so a mapped one takes no memory, however many rows it has.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _BLOCK_ROWS = 1 << 16
 
 
 class NumberColumn:
-    """Numbers, or truth values.
+    """A column of numbers or booleans.
 
     Args:
-        data: `(num_rows,)`, bool, integers or floats; anything where a value is missing.
-        missing: `(num_rows,)` bool, which are; None when only NaN is.
+        data: `(num_rows,)`, bool, integers or floats; any value where `missing` is true.
+        missing: `(num_rows,)` bool, which values are missing; None if none is, and for floats, where NaN is missing.
     """
 
     __slots__ = ("data", "missing")
@@ -41,23 +41,23 @@ class NumberColumn:
 
     @property
     def kind(self) -> str:
-        """What the values are, for messages: `int64`, `float32`, `bool`."""
+        """The type of the values, for messages: `int64`, `float32`, `bool`."""
         return str(self.data.dtype)
 
     def value(self, row: int) -> Any:
-        """Return one value as Python's int, float or bool; None where it is missing."""
+        """Return one value as an int, float or bool; None if it is missing."""
         return None if self.missing is not None and self.missing[row] else self.data[row].item()
 
     def block(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        """Return `(values, missing)` of these rows."""
+        """Return `(values, missing)` of the rows `[start, stop)`."""
         return self.data[start:stop], None if self.missing is None else self.missing[start:stop]
 
     def take(self, rows: Rows) -> NumberColumn:
-        """Return these rows in their order; a range copies nothing."""
+        """Return a column of these rows, in order; a range copies nothing."""
         return NumberColumn(_take(self.data, rows), None if self.missing is None else _take(self.missing, rows))
 
     def scatter(self, rows: NDArray[np.int64], num_rows: int) -> NumberColumn:
-        """Return a column in which row `rows[i]` is what row `i` is here, and all others are missing."""
+        """Return a column of `num_rows` rows in which row `rows[i]` is row `i` of this one; all others are missing."""
         data = np.full(num_rows, np.nan if self.data.dtype.kind == "f" else 0, self.data.dtype)
         data[rows] = self.data
         missing = np.ones(num_rows, np.bool_)
@@ -71,10 +71,10 @@ class NumberColumn:
         return np.zeros(0, np.int64) if self.missing is None else np.flatnonzero(self.missing)
 
     def filled(self, value: Any) -> NumberColumn:
-        """Return a column with `value` where one is missing.
+        """Return a column in which missing values are replaced by `value`.
 
         Raises:
-            ValueError: The column's type cannot hold it.
+            ValueError: The column's type cannot hold `value`.
         """
         rows = self.missing_rows()
         if not len(rows):
@@ -85,24 +85,24 @@ class NumberColumn:
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"missing is {value!r}; a column of {self.kind} cannot hold it") from None
         held = data[rows[0]].item()
-        if held != value and held == held:  # noqa: PLR0124  # NaN is what it was told to be
+        if held != value and held == held:  # noqa: PLR0124  # NaN, the only value unequal to itself, was asked for
             raise ValueError(f"missing is {value!r}; a column of {self.kind} cannot hold it")
         return NumberColumn(data)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what the column is made of, by the names of the arguments."""
+        """Return the column's arrays, by the names of the constructor's arguments."""
         return {"data": self.data} | ({} if self.missing is None else {"missing": self.missing})
 
 
 class TextColumn(Sequence[Any]):
-    """Text, row by row made when it is asked for; a sequence of `str`, None where it is missing.
+    """A column of text: a sequence of `str`, or None where a value is missing, each created on access.
 
-    `numpy.asarray(column)` is an object array of all of it.
+    `numpy.asarray(column)` is an object array of all values.
 
     Args:
-        data: `(num_bytes,)` uint8, all texts end to end, UTF-8.
-        ends: `(num_rows + 1,)` integers, where each begins, and where the last ends.
-        missing: `(num_rows,)` bool, which are missing; None when none is.
+        data: `(num_bytes,)` uint8, all texts in UTF-8, end to end.
+        ends: `(num_rows + 1,)` integers, the offset in `data` of each text's first byte, and at the end of the last one's end.
+        missing: `(num_rows,)` bool, which values are missing; None if none is.
 
     Examples:
         >>> words = TextColumn.from_texts(["a", None, "bc"])
@@ -139,7 +139,7 @@ class TextColumn(Sequence[Any]):
     @overload
     def __getitem__(self, row: slice) -> TextColumn: ...
     def __getitem__(self, row: int | slice) -> Any:
-        """Return one text, None where it is missing; a column for a slice."""
+        """Return one text, or None if it is missing; for a slice, a column."""
         if isinstance(row, slice):
             return self.take(range(len(self))[row])
         return self.value(range(len(self))[row])
@@ -163,13 +163,13 @@ class TextColumn(Sequence[Any]):
         return f"<TextColumn of {len(self)}: {shown}{', …' if len(self) > 3 else ''}>"
 
     def value(self, row: int) -> str | None:
-        """Return one text; None where it is missing."""
+        """Return one text; None if it is missing."""
         if self.missing is not None and self.missing[row]:
             return None
         return self.data[self.ends[row] : self.ends[row + 1]].tobytes().decode("utf-8", "replace")
 
     def block(self, start: int, stop: int) -> tuple[NDArray[Any], None]:
-        """Return `(texts, None)` of these rows: `(stop - start,)` object, None where one is missing."""
+        """Return `(texts, None)` of the rows `[start, stop)`: `(stop - start,)` object, None where a value is missing."""
         edges = self.ends[start : stop + 1]
         first = int(edges[0])
         text = self.data[first : int(edges[-1])].tobytes()
@@ -181,7 +181,7 @@ class TextColumn(Sequence[Any]):
         return texts, None
 
     def take(self, rows: Rows) -> TextColumn:
-        """Return these rows in their order."""
+        """Return a column of these rows, in order."""
         missing = None if self.missing is None else _take(self.missing, rows)
         if isinstance(rows, range) and rows.step == 1:
             return TextColumn(self.data, self.ends[rows.start : rows.start + len(rows) + 1], missing)
@@ -189,7 +189,7 @@ class TextColumn(Sequence[Any]):
         return TextColumn(*_gather(self.data, begins, stops - begins), missing)
 
     def scatter(self, rows: NDArray[np.int64], num_rows: int) -> TextColumn:
-        """Return a column in which row `rows[i]` is what row `i` is here, and all others are missing."""
+        """Return a column of `num_rows` rows in which row `rows[i]` is row `i` of this one; all others are missing."""
         begins, lengths = np.zeros(num_rows, np.int64), np.zeros(num_rows, np.int64)
         begins[rows], lengths[rows] = self.ends[:-1], self.ends[1:] - self.ends[:-1]
         missing = np.ones(num_rows, np.bool_)
@@ -201,10 +201,10 @@ class TextColumn(Sequence[Any]):
         return np.zeros(0, np.int64) if self.missing is None else np.flatnonzero(self.missing)
 
     def filled(self, value: Any) -> TextColumn:
-        """Return a column with `value` where a text is missing; None leaves it missing.
+        """Return a column in which missing values are replaced by `value`; None leaves them missing.
 
         Raises:
-            ValueError: It is no text.
+            ValueError: `value` is not text.
         """
         if self.missing is None or value is None:
             return self
@@ -218,7 +218,7 @@ class TextColumn(Sequence[Any]):
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what the column is made of, by the names of the arguments."""
+        """Return the column's arrays, by the names of the constructor's arguments."""
         return {"data": self.data, "ends": self.ends} | ({} if self.missing is None else {"missing": self.missing})
 
 
@@ -226,7 +226,7 @@ Column = NumberColumn | TextColumn
 
 
 def column_of(arrays: dict[str, NDArray[Any]]) -> Column:
-    """Return the column that is made of what `arrays()` returned."""
+    """Return a column made of the arrays that `arrays()` of one returned."""
     return TextColumn(**arrays) if "ends" in arrays else NumberColumn(**arrays)
 
 
@@ -240,7 +240,7 @@ def _take(data: NDArray[Any], rows: Rows) -> NDArray[Any]:
 def _gather(
     data: NDArray[np.uint8], begins: NDArray[np.integer], lengths: NDArray[np.integer]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the pieces of `data` end to end, and where each begins, and the last ends; in blocks, to bound memory."""
+    """Return pieces of `data` end to end, and their offsets with the end of the last; in blocks, to limit memory."""
     ends = np.zeros(len(begins) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])
     gathered = np.empty(ends[-1], np.uint8)

@@ -1,7 +1,7 @@
-"""A condition in words, `width >= 512 and similarity > 0.3`, to the rows of a table for which it holds.
+"""Conditions over columns, such as `width >= 512 and similarity > 0.3`, and the rows for which they hold.
 
-The text is parsed with Python's grammar and walked over a list of what may stand in it; it is never evaluated by Python, so that no
-text can do anything but name rows. Columns are read in blocks, so that memory is bounded by the result: a byte a row.
+The text is parsed by Python's grammar, and only the syntax that is listed here is accepted. It is never run by Python, so a
+condition can do nothing but select rows. Columns are read in blocks, so memory is limited to the result: one byte a row.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LONGEST = 10_000
-"""Characters."""
+"""The most characters in an expression."""
 _DEEPEST = 50
-"""Parts of an expression within each other."""
+"""The deepest nesting of an expression's parts."""
 _BLOCK_ROWS = 1 << 16
 
 _ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
@@ -38,16 +38,16 @@ _KIND_NAMES = {"number": "a number", "text": "text", "truth": "true or false", "
 
 
 class Expression:
-    """A condition over columns, parsed and checked for what may stand in it.
+    """A condition over columns, parsed and checked.
 
-    Missing values are what NaN is to Python: every comparison with one is false, except `!=`; `x is None` asks for them. A division by zero
-    gives a missing value. `'cat' in caption` looks for a part of a text. A column whose name has dots is written with them.
+    Missing values behave as NaN does in Python: every comparison with one is false, except `!=`. `x is None` tests for them.
+    A division by zero gives a missing value. `'cat' in caption` searches a text. The name of a column may contain dots.
 
     Args:
-        text: As in `"width >= 512 and similarity > 0.3"`.
+        text: The condition, such as `"width >= 512 and similarity > 0.3"`.
 
     Raises:
-        ValueError: It is no expression, or something stands in it that may not; names the place.
+        ValueError: The text is not an expression, or contains something that is not allowed; the message names the place.
 
     Examples:
         >>> condition = Expression("256 <= width < 1024 and not caption == ''")
@@ -68,7 +68,7 @@ class Expression:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names, in alphabetical order."""
+        """The columns that the condition names, in alphabetical order."""
         return tuple(sorted(self._places))
 
     def find_rows(
@@ -77,25 +77,27 @@ class Expression:
         num_rows: int,
         names: Iterable[str],
     ) -> NDArray[np.bool_]:
-        """Return for which rows it is true.
+        """Return a mask of the rows for which the condition is true.
 
         Args:
-            read: `(column, start, stop)` to the values of these rows, as `wids.columns.values.from_column` takes them.
-            num_rows: Of the table.
-            names: Of all columns that there are.
+            read: A function of `(column, start, stop)` that returns the values of these rows, in the form that
+                `wids.columns.values.from_column` takes.
+            num_rows: Number of rows in the table.
+            names: Names of all columns of the table.
 
         Returns:
             `(num_rows,)` bool.
 
         Raises:
-            ValueError: It names a column that is not there, or asks of values what they cannot do, `'a' < 1` say; names the place.
+            ValueError: The condition names a column that does not exist, or combines values that cannot be, as `'a' < 1`
+                does; the message names the place.
         """
         there = sorted(names)
         for name, node in self._places.items():
             if name not in there:
                 raise self._error(node, f"there is no column {name!r}; {suggest(name, there)}")
         found = np.zeros(num_rows, np.bool_)
-        # Kinds do not depend on rows: the empty block finds what is wrong before anything is read.
+        # The types of values do not depend on the rows, so an empty first block finds all errors before any rows are read.
         edges = [0, 0, *range(_BLOCK_ROWS, num_rows, _BLOCK_ROWS), num_rows]
         for start, stop in pairwise(edges):
             block = {name: vector.from_column(*read(name, start, stop)) for name in self._places}
@@ -110,13 +112,14 @@ class Expression:
         try:
             return ast.parse(self.text, mode="eval").body
         except SyntaxError as error:
-            place = min(error.offset or len(self.text) + 1, len(self.text) + 1)  # 0 at the end of the text
+            # The offset is 0 at the end of the text.
+            place = min(error.offset or len(self.text) + 1, len(self.text) + 1)
             raise self._error_at(place, f"{error.msg}; {_ALLOWED}") from None
         except (ValueError, RecursionError, MemoryError) as error:
             raise ValueError(f"{self._shown()}: cannot be parsed, {error or 'it is too deep'}; {_ALLOWED}") from None
 
     def _check(self, node: ast.expr, depth: int, places: dict[str, ast.expr]) -> None:
-        """Check that nothing stands in an expression that may not, and take note of the columns."""
+        """Check that an expression contains only what is allowed, and add the columns that it names to `places`."""
         if depth > _DEEPEST:
             raise self._error(node, f"lies more than {_DEEPEST} parts deep; make it simpler")
         for part in self._parts(node, places):
@@ -189,7 +192,7 @@ class Expression:
     def _values(self, node: ast.expr, block: dict[str, Values]) -> Values:
         match node:
             case ast.Constant(value=value):
-                return vector.constant(value)  # type: ignore[arg-type]  # the kinds that were let in
+                return vector.constant(value)  # type: ignore[arg-type]  # _check() admits no other types
             case ast.Name() | ast.Attribute():
                 return block[self._column(node)]
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -218,7 +221,7 @@ class Expression:
         raise AssertionError("the expression was checked")
 
     def _chain(self, sides: list[ast.expr], ops: list[ast.cmpop], block: dict[str, Values]) -> Values:
-        """Return `a < b < c`: each pair holds."""
+        """Return the value of a chain such as `a < b < c`, which is true where each pair is."""
         result: Any = np.ones((), np.bool_)
         for left, op, right in zip(sides, ops, sides[1:], strict=False):
             result = result & self._compare(left, op, right, block).data
@@ -276,7 +279,7 @@ class Expression:
     # Messages
 
     def _error(self, node: ast.expr, what: str) -> ValueError:
-        # Offsets of the grammar are bytes of UTF-8, in the line.
+        # The parser gives places as bytes of UTF-8 from the start of the line; messages count characters of the text.
         line = self.text.encode().split(b"\n")[node.lineno - 1]
         before = sum(len(text) + 1 for text in self.text.split("\n")[: node.lineno - 1])
         place = before + len(line[: node.col_offset].decode()) + 1

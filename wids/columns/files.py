@@ -1,11 +1,12 @@
-"""A column that belongs to a descriptor, in a file of its own beside it: written once, mapped by every process.
+"""Column files: a column of a descriptor in a file of its own beside it, written once and mapped by every process.
 
     train.json                       "columns": {"width": "train.columns/width.arrow"}
     train.columns/width.arrow        the column `width`, one value for each sample of train.json, in order
 
-A file is one of Arrow's IPC files (https://arrow.apache.org/docs/format/Columnar.html, "IPC File Format"), uncompressed, with one
-record batch of one column, so that its values lie end to end and are used where they lie. Its schema says in `wids` which data it is of; columns of other data
-are refused. Each column is a file, so that one can be added or replaced alone, and of remote ones only those are fetched that are used.
+A file is an Arrow IPC file (https://arrow.apache.org/docs/format/Columnar.html, "IPC File Format"). It is not compressed, and
+has one record batch of one column, so that the values are contiguous and can be used in place. The metadata `wids` of its
+schema identifies the data that the column is of; the column is refused for other data. Because each column has its own file,
+columns can be added and replaced one by one, and of remote ones only those that are used are fetched.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _FACTS = b"wids"
 
 
 class StoredColumn:
-    """A column file, opened when it is first used; pickles as its name.
+    """A column in a file, which is opened on first use and not pickled.
 
     Args:
-        name: Of the column.
-        url: Of the file.
-        storage: Opens it.
-        fingerprint: Of the data that it must be of.
-        num_samples: Of that data.
+        name: Name of the column.
+        url: URL of the file.
+        storage: Opens the file.
+        fingerprint: Fingerprint of the dataset, which the file must state.
+        num_samples: Number of samples in the dataset, and so of values in the column.
     """
 
     def __init__(self, name: str, url: str, storage: Storage, fingerprint: str, num_samples: int) -> None:
@@ -54,8 +55,8 @@ class StoredColumn:
         """The column, mapped.
 
         Raises:
-            DescriptorError: The file is damaged, or of other data.
-            FetchError: It cannot be had.
+            DescriptorError: The file is damaged, or was made for other data.
+            FetchError: The file cannot be opened or fetched.
             ModuleNotFoundError: pyarrow is not installed.
         """
         if self._column is None:
@@ -92,16 +93,16 @@ class StoredColumn:
 
 
 def write_column(path: Path, name: str, column: Column, fingerprint: str) -> None:
-    """Write a column file, in place of what has its name, when it is whole.
+    """Write a column file atomically; an existing file is replaced.
 
     Args:
-        path: Of the file.
-        name: Of the column.
+        path: Path of the file.
+        name: Name of the column.
         column: One value for each sample.
-        fingerprint: Of the data.
+        fingerprint: Fingerprint of the dataset.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     pa = arrow()
     facts = orjson.dumps({"fingerprint": fingerprint, "samples": len(column)})

@@ -1,9 +1,9 @@
-"""Arrays that belong to a dataset object, in files of the cache folder: mapped, shared by all processes, and sent to them by name.
+"""Arrays of a dataset object in files of the cache folder, which all processes map and share; pickles hold only their paths.
 
-    CACHE/.wids/columns/DIGEST.npy      the array whose bytes have this xxh3-128, in numpy's own format
+    CACHE/.wids/columns/DIGEST.npy      the array whose dtype and bytes have this xxh3-128 digest, in numpy's own format
 
-Equal arrays are one file, so that the ranks of a job, and its next run, share it. What was not opened for a week is removed when
-another one is written.
+Equal arrays are stored once, so the ranks of a job share a file, as does the next run. Files that were not opened for a week
+are removed when another one is written.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SMALL_BYTES = 1 << 16
-"""Arrays up to this size are sent as they are."""
+"""Arrays up to this size are not stored in files, but pickled."""
 _UNUSED_S = 7 * 24 * 3600.0
+"""Seconds after which a file that was not opened may be removed."""
 
 
 class KeptArray:
-    """An array that pickles as the name of its file.
+    """An array in a file of the cache folder, whose pickle holds the path of the file.
 
     Args:
-        array: `(n,)`, anything but objects.
-        storage: In whose cache folder it is kept; where that cannot be written, the array itself is pickled.
+        array: `(n,)`, of any dtype but object.
+        storage: The storage whose cache folder the file is in; if it cannot be written to, the array itself is pickled.
     """
 
     def __init__(self, array: NDArray[Any], storage: Storage) -> None:
@@ -61,11 +62,11 @@ class KeptArray:
             FetchError: Its file was removed.
         """
         if self._array is None:
-            assert self._path is not None, "what has no file holds its array"
+            assert self._path is not None, "without a file, the array is held in memory"
             try:
                 self._array = np.load(self._path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
                 with suppress(OSError):
-                    os.utime(self._path)  # the time tells which are in use
+                    os.utime(self._path)  # the modification time tells when the file was last used
             except (OSError, ValueError) as error:
                 raise FetchError(
                     f"{self._path}: a column that this dataset keeps in the cache folder cannot be opened ({error}); "
@@ -81,11 +82,11 @@ class KeptArray:
 
 
 class KeptColumn:
-    """A column whose arrays are kept.
+    """A column whose arrays are `KeptArray`s.
 
     Args:
-        column: Which one.
-        storage: In whose cache folder.
+        column: The column.
+        storage: The storage whose cache folder the files are in.
     """
 
     def __init__(self, column: Column, storage: Storage) -> None:
@@ -108,7 +109,7 @@ class KeptColumn:
 
 
 def _keep(array: NDArray[Any], storage: Storage) -> Path:
-    """Write an array where none like it is kept; return its path."""
+    """Write an array to the cache folder, unless an equal one is there; return the path of its file."""
     storage.make_cache_folder()
     folder = Path(storage.cache_dir, ".wids", "columns")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Which row of one table is which of another, by hashes of their keys: sorted parts instead of a dictionary.
+"""Match the rows of two tables by hashes of their keys, with sorted arrays instead of a dictionary.
 
-Keys are 64-bit hashes here, and equal ones are taken for equal keys: of ten million keys on either side, no two that differ have
-one hash with a probability of 0.99999.
+Hashes have 64 bits, and equal hashes are taken for equal keys. With ten million keys on either side, the probability that no
+two different keys have the same hash is 0.99999.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from wids.columns.column import TextColumn
 
 _PART_ROWS = 1 << 20
-"""About as many rows are sorted at a time, so that the work fits into caches and memory stays near that of the result."""
+"""About this many rows are sorted at a time, which fits into the processor's caches and needs little memory."""
 
 _BLOCK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Rows of one table for the rows of another."""
+    """The rows of one table (offered) that match the rows of another (wanted)."""
 
     rows: NDArray[np.integer]
-    """`(num_wanted,)` int32 or int64, a row that is offered with the same hash; -1 where there is none."""
+    """`(num_wanted,)` int32 or int64, for each wanted row the offered row with the same hash; -1 if there is none."""
     ambiguous: NDArray[np.int64]
-    """Rows that are wanted and offered more than once, ascending."""
+    """Wanted rows whose hash is offered more than once, ascending."""
     unused: NDArray[np.int64]
-    """Rows that are offered and not taken, ascending."""
+    """Offered rows that match no wanted row, ascending."""
 
 
 def match_hashes(wanted: NDArray[np.uint64], offered: NDArray[np.uint64]) -> Match:
-    """Return which of the offered rows have the hashes that are wanted.
+    """Match hashes.
 
     Args:
-        wanted: `(num_wanted,)` uint64; may repeat.
-        offered: `(num_offered,)` uint64.
+        wanted: `(num_wanted,)` uint64, the hashes to find; they may repeat.
+        offered: `(num_offered,)` uint64, the hashes to find them among.
 
     Examples:
         >>> found = match_hashes(np.array([7, 9, 8, 7], np.uint64), np.array([8, 7, 5, 6, 6], np.uint64))
@@ -55,7 +55,7 @@ def match_hashes(wanted: NDArray[np.uint64], offered: NDArray[np.uint64]) -> Mat
         theirs, hashes = _sorted(offered, offered_parts == part)
         if not len(theirs):
             continue
-        mine, queries = _sorted(wanted, parts == part)  # sorted queries find their places in neighbouring memory
+        mine, queries = _sorted(wanted, parts == part)  # sorted queries access neighbouring memory, which is faster
         places = np.searchsorted(hashes, queries)
         places[places == len(hashes)] = 0
         is_found = hashes[places] == queries
@@ -65,19 +65,19 @@ def match_hashes(wanted: NDArray[np.uint64], offered: NDArray[np.uint64]) -> Mat
         rows[mine] = taken
         used[taken] = True
         is_again = hashes[1:] == hashes[:-1]
-        if is_again.any():  # of several the first was found
+        if is_again.any():  # searchsorted() finds the first of several equal hashes
             ambiguous[mine] = np.append(is_again, False)[places]
     return Match(rows, np.flatnonzero(ambiguous), np.flatnonzero(~used))
 
 
 def _first_bits(hashes: NDArray[np.uint64], num_bits: int) -> NDArray[np.uint8]:
-    """Return the number that the first bits of each hash are; at most eight bits."""
+    """Return the highest `num_bits` bits of each hash as a number; at most eight."""
     first_bytes = hashes.astype("<u8", copy=False).view(np.uint8)[7::8]
     return first_bytes >> np.uint8(8 - num_bits) if num_bits else np.zeros(len(hashes), np.uint8)
 
 
 def _sorted(hashes: NDArray[np.uint64], is_part: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Return the rows of a part in the order of their hashes, and these."""
+    """Return the rows of a part, sorted by their hashes, and the sorted hashes."""
     rows = np.flatnonzero(is_part)
     part = hashes[rows]
     order = np.argsort(part)
@@ -97,6 +97,10 @@ def hash_texts(texts: TextColumn) -> NDArray[np.uint64]:
 
 
 def group_marks(num_groups: int) -> NDArray[np.uint64]:
-    """Return `(num_groups,)` uint64 to be combined with hashes by `^`, so that those of different groups differ; 0 for group 0."""
-    # Multiples of an odd constant, 2**64 over the golden ratio, are far from each other.
+    """Return a mark for each group: combined by `^` with hashes, it makes equal hashes of different groups differ.
+
+    Returns:
+        `(num_groups,)` uint64; the mark of group 0 is 0, which changes nothing.
+    """
+    # Multiples of an odd constant, 2**64 divided by the golden ratio, are far from each other.
     return np.arange(num_groups, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

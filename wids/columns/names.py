@@ -1,4 +1,4 @@
-"""Names of columns, as people write them."""
+"""Suggestions for misspelt names of columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def suggest(name: str, there: Iterable[str]) -> str:
-    """Return what may have been meant by a name that is not there."""
+    """Return a hint for a name that does not exist: similar names, else those that exist."""
     names = sorted(there)
     near = difflib.get_close_matches(name, names, 3)
     if near:

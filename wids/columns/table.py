@@ -1,4 +1,4 @@
-"""Whatever holds metadata, Parquet, JSONL, CSV, Arrow, arrays, to columns and what their rows belong to."""
+"""Read tables of metadata (Parquet, JSONL, CSV or Arrow files, arrays) into columns, with the keys of their rows."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     Fetch = Callable[[str], bytes]
 
 SHARD = "{shard}"
-"""Stands for the name of a shard, up to `.tar`, in the name of a file that belongs to it."""
+"""Placeholder in a file's name for the name, up to `.tar`, of the shard that the file belongs to."""
 
 _PARQUET, _JSONL, _CSV, _ARROW = (".parquet", ".pq"), (".jsonl", ".ndjson"), (".csv", ".tsv"), (".arrow", ".feather")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns of one length."""
+    """Columns of the same length."""
 
     columns: dict[str, Column]
-    """By the name that the dataset will know them under."""
+    """Columns by the names that they will have in the dataset."""
     keys: TextColumn | None
-    """Key of each row; None where rows are known by their number."""
+    """Key of each row; None if rows are matched by their number."""
     lengths: list[int] | None
-    """Rows of each shard of the dataset, one shard after the other; None where the table is not one per shard."""
+    """Number of rows of each shard of the dataset, in order; None if there is not one file for each shard."""
     name: str
-    """For messages."""
+    """Name of the source, for messages."""
 
     def __len__(self) -> int:
         return len(self.keys if self.keys is not None else next(iter(self.columns.values()), ()))
@@ -55,18 +55,19 @@ def read_table(
     shards: Sequence[str],
     fetch: Fetch,
 ) -> Table:
-    """Return what `source` holds.
+    """Read a table.
 
     Args:
-        source: Path or URL of a Parquet, JSONL, CSV or Arrow file, a folder or pattern of them, or with `{shard}` in it one for each
-            shard; a mapping of arrays; whatever has Arrow's C stream interface: tables of pyarrow, pandas, polars.
-        columns: The only ones to take, or `{new name: old name}`; None for all but the key.
-        key: The column that holds the keys; None when there is none to read.
+        source: The path or URL of a Parquet, JSONL, CSV or Arrow file; a folder or pattern of such files; a path with
+            `{shard}` in it, for one file per shard; a mapping of arrays; or an object with Arrow's C stream interface, as
+            tables of pyarrow, pandas and polars have it.
+        columns: The only columns to take, or `{new name: old name}`; None for all but the key.
+        key: The column that holds the keys; None to read no keys.
         shards: URLs of the dataset's shards.
-        fetch: URL to bytes, for files that are not local.
+        fetch: Returns the bytes of a URL, for files that are not local.
 
     Raises:
-        ValueError: There is no such column, columns differ in length, or one cannot be read; names it.
+        ValueError: A column does not exist or cannot be read, and the message names it; or columns differ in length.
         TypeError: `source` is none of these.
         OSError: A file cannot be read.
     """
@@ -103,7 +104,7 @@ def _new_names(columns: Iterable[str] | Mapping[str, str] | None) -> dict[str, s
 def _chosen(
     found: dict[str, Column], wanted: dict[str, str] | None, key: str | None, lengths: list[int] | None, name: str
 ) -> Table:
-    """Return a table of the columns that are wanted, checked."""
+    """Return a table of the wanted columns, after checks of their names, lengths and keys."""
     if wanted is None:
         wanted = {title: title for title in found if title != key}
     for title in [*wanted.values(), *([] if key is None else [key])]:
@@ -149,7 +150,7 @@ def _list_files(name: str) -> list[str]:
     path = local_path(name)
     if path is None:
         return list(braceexpand.braceexpand(name)) if "{" in name else [name]
-    if os.path.isdir(path):  # noqa: PTH112  # a text, in which a dot or slash at the end counts
+    if os.path.isdir(path):  # noqa: PTH112  # a Path would drop a slash or dot at the end
         kinds = (_PARQUET, _JSONL, _CSV, _ARROW)
         files = sorted(str(file) for file in Path(path).iterdir() if not file.name.startswith("."))
         listed = next((found for kind in kinds if (found := [file for file in files if file.endswith(kind)])), [])
@@ -163,7 +164,7 @@ def _list_files(name: str) -> list[str]:
 
 
 def _read_files(names: list[str], columns: list[str] | None, key: str | None, fetch: Fetch) -> tuple[Any, list[int]]:
-    """Return the rows of all files, one after the other, and how many each has."""
+    """Return one table with the rows of all files, in order, and the number of rows in each file."""
     pa = arrow()
     gone = [name for name in names if (path := local_path(name)) is not None and not Path(path).is_file()]
     if gone:
@@ -177,7 +178,7 @@ def _read_files(names: list[str], columns: list[str] | None, key: str | None, fe
         except pa.ArrowException as error:
             raise ValueError(f"{redact(name)}: cannot be read as a table: {error}") from error
     try:
-        # An integer in one file and a float in the next are both floats; so are nulls whatever others are.
+        # "permissive" makes integers in one file and floats in the next all floats, and gives nulls the type of the others.
         return pa.concat_tables(tables, promote_options="permissive"), [len(table) for table in tables]
     except pa.ArrowException as error:
         raise ValueError(
@@ -200,7 +201,7 @@ def _read_file(name: str, columns: list[str] | None, key: str | None, fetch: Fet
     if kind.removesuffix(".gz").endswith(_CSV):
         csv = arrow("pyarrow.csv")
         delimiter = "\t" if ".tsv" in kind else ","
-        # Keys are digits, often, and stay what they are: 00012 is no number.
+        # Keys often consist of digits; they are read as text so that 00012 stays 00012.
         convert = csv.ConvertOptions(column_types={} if key is None else {key: pa.string()})
         with pa.input_stream(source, compression="detect") as stream:
             return csv.read_csv(stream, parse_options=csv.ParseOptions(delimiter=delimiter), convert_options=convert)
@@ -210,12 +211,12 @@ def _read_file(name: str, columns: list[str] | None, key: str | None, fetch: Fet
 
 
 def _is_top(name: str, columns: Iterable[str]) -> bool:
-    """Tell whether a column is wanted, or one in it: `meta` for `meta.width`."""
+    """Return whether a top-level column, or a value inside it, is wanted: `meta` is for `meta.width`."""
     return any(wanted == name or wanted.startswith(f"{name}.") for wanted in columns)
 
 
 def _flat(table: Any) -> Any:
-    """Return a table in which objects are columns: `meta.width` for `{"meta": {"width": 1}}`."""
+    """Return a table in which the values inside objects are columns: `meta.width` for `{"meta": {"width": 1}}`."""
     pa = arrow()
     while any(pa.types.is_struct(kind) for kind in table.schema.types):
         table = table.flatten()

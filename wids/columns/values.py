@@ -1,8 +1,8 @@
-"""Arithmetic and comparisons over blocks of a column, with missing values, as Python would do them one by one.
+"""Arithmetic and comparisons over blocks of a column, with missing values; results are those of Python, value by value.
 
-A missing value is what NaN is to Python: every comparison with it is false, except `!=`; arithmetic with it gives a missing value.
-NaN itself, and what a division by zero gives, are missing too. Integers are exact: where 64 bits could overflow, or a
-float could round, Python's own integers are taken for that block.
+A missing value behaves as NaN does in Python: every comparison with it is false, except `!=`, and arithmetic with it gives a
+missing value. NaN itself and the result of a division by zero are missing, too. Integers are exact: where 64 bits could
+overflow, or a float could round, the block is computed with Python's own integers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 Kind = Literal["number", "text", "truth", "none"]
 
 _SAFE = 1 << 31
-"""Products of integers below it fit into 64 bits, and quotients into a float."""
+"""Products of integers below this bound fit into 64 bits, and dividing them as floats gives what Python gives."""
 _EXACT = 1 << 53
-"""Integers up to it are floats, too."""
+"""Integers up to this bound are exact as floats."""
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add,
@@ -47,30 +47,30 @@ _LEN = np.frompyfunc(len, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A block of values, or one value that stands for all."""
+    """A block of values, or a single value that applies to every row."""
 
     kind: Kind
-    """What they are; `"none"` is the literal `None`."""
+    """Type of the values; `"none"` is the literal `None`."""
     data: NDArray[Any]
-    """`(n,)` or `()`; bool, int64, float64, or object: text, or integers that 64 bits may not hold."""
+    """`(n,)` or `()`; bool, int64, float64, or object for text and for integers that may not fit into 64 bits."""
     missing: NDArray[np.bool_] | np.bool_ = np.False_
-    """`(n,)` or `()` bool, which of them are missing; `data` holds anything there."""
+    """`(n,)` or `()` bool, which values are missing; `data` is undefined there."""
 
     def numbers(self) -> Values:
-        """Return these values as numbers, in which true is 1."""
+        """Return these values as numbers; true is 1."""
         return self if self.kind == "number" else Values("number", self.data.astype(np.int64), self.missing)
 
     def is_true(self) -> NDArray[np.bool_]:
-        """Return which are true; a missing one is not."""
+        """Return which values are true; a missing one is not."""
         return self.data & ~self.missing
 
 
 def from_column(data: NDArray[Any], missing: NDArray[np.bool_] | None) -> Values:
-    """Return a block of a column.
+    """Return a block of a column as values.
 
     Args:
-        data: `(n,)`, bool, any integers or floats, or object: `str`, and None where missing.
-        missing: `(n,)`, None where only NaN and None are missing.
+        data: `(n,)`, bool, integers or floats of any size, or object: `str`, or None where missing.
+        missing: `(n,)` bool, which values are missing; None if only NaN and None are.
     """
     gone = np.False_ if missing is None else missing
     if data.dtype.kind == "b":
@@ -87,7 +87,7 @@ def from_column(data: NDArray[Any], missing: NDArray[np.bool_] | None) -> Values
 
 
 def constant(value: bool | float | str | None) -> Values:
-    """Return one value that stands for all."""
+    """Return a single value that applies to every row."""
     if value is None:
         return Values("none", np.zeros((), np.bool_), np.True_)
     if isinstance(value, str):
@@ -123,7 +123,7 @@ def absolute(values: Values) -> Values:
 
 
 def extreme(choose: Callable[[Any, Any], Any], values: Iterable[Values]) -> Values:
-    """Return the least or greatest of several numbers in each row: `choose` is `np.minimum` or `np.maximum`."""
+    """Return the least or greatest of several numbers in each row; `choose` is `np.minimum` or `np.maximum`."""
     first, *others = [block.numbers() for block in values]
     data, missing = first.data, first.missing
     for other in others:
@@ -150,7 +150,7 @@ def compare(operation: str, left: Values, right: Values) -> Values:
 
 
 def is_among(values: Values, choices: frozenset[Any]) -> Values:
-    """Return `values in choices`; a missing value is among none."""
+    """Return `values in choices`; false for a missing value."""
     found = np.array([value in choices for value in np.atleast_1d(values.data).tolist()], np.bool_)
     return _truth(found.reshape(values.data.shape) & ~values.missing)
 
@@ -176,7 +176,7 @@ def _number(data: NDArray[Any], missing: NDArray[np.bool_] | np.bool_) -> Values
 
 
 def _widened(arrays: list[NDArray[Any]], limit: int) -> list[NDArray[Any]]:
-    """Return the arrays, those of int64 as Python's integers where one of their values is not below `limit`."""
+    """Return the arrays; an int64 array with a value of magnitude `limit` or more is converted to Python's integers."""
     return [
         data.astype(object)
         if data.dtype == np.int64 and data.size and (data.max() >= limit or data.min() <= -limit)

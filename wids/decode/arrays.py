@@ -51,10 +51,7 @@ def _read_npy_header(data: bytes) -> tuple[tuple[int, int], tuple[int, ...], boo
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
         shape, is_fortran, dtype = read_header(file)
-    except (
-        MemoryError,
-        RecursionError,
-    ) as error:  # raised by Python's parser for thousands of nested brackets or signs
+    except (MemoryError, RecursionError) as error:  # Python's parser raises them for thousands of brackets or signs
         raise ValueError("the header is nested too deeply to be one") from error
     return version, shape, is_fortran, dtype, file.tell()
 
