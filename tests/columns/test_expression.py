@@ -231,6 +231,10 @@ def test_blocks_are_read_and_put_together_in_order(monkeypatch: pytest.MonkeyPat
         ("word + 'a' == 'aa'", 1, "is text where a number is needed"),
         ("n < 36893488147419103232", 5, "this number is too large"),
         ("not " * 60 + "flag", 205, "lies more than 50 parts deep"),
+        ("(n > 1 and\n  n ? 2)", 16, "invalid syntax"),
+        ("(n > 1 and\r\n  é == 2)", 15, "there is no column 'é'"),
+        ("(n > 1 and\r  é == 2)", 14, "there is no column 'é'"),
+        ("n > (1 and\n  n < 3\n", 5, "'(' was never closed"),
     ],
 )
 def test_what_may_not_stand_in_an_expression_is_an_error_with_its_place(text: str, place: int, what: str) -> None:

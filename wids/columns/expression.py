@@ -7,6 +7,7 @@ condition can do nothing but select rows. Columns are read in blocks, so memory 
 from __future__ import annotations
 
 import ast
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ _LONGEST = 10_000
 _DEEPEST = 50
 """The deepest nesting of an expression's parts."""
 _BLOCK_ROWS = 1 << 16
+_LINE_ENDS = re.compile(r"\r\n?|\n")
+"""The line ends of Python's parser."""
 
 _ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -112,8 +115,9 @@ class Expression:
         try:
             return ast.parse(self.text, mode="eval").body
         except SyntaxError as error:
-            # The offset is 0 at the end of the text.
-            place = min(error.offset or len(self.text) + 1, len(self.text) + 1)
+            end = len(self.text) + 1
+            # The offset is 0 where the text ends too early.
+            place = min(self._line_start(error.lineno or 1) + error.offset, end) if error.offset else end
             raise self._error_at(place, f"{error.msg}; {_ALLOWED}") from None
         except (ValueError, RecursionError, MemoryError) as error:
             raise ValueError(f"{self._shown()}: cannot be parsed, {error or 'it is too deep'}; {_ALLOWED}") from None
@@ -280,10 +284,13 @@ class Expression:
 
     def _error(self, node: ast.expr, what: str) -> ValueError:
         # The parser gives places as bytes of UTF-8 from the start of the line; messages count characters of the text.
-        line = self.text.encode().split(b"\n")[node.lineno - 1]
-        before = sum(len(text) + 1 for text in self.text.split("\n")[: node.lineno - 1])
-        place = before + len(line[: node.col_offset].decode()) + 1
-        return self._error_at(place, what)
+        start = self._line_start(node.lineno)
+        column = len(self.text[start:].encode()[: node.col_offset].decode())
+        return self._error_at(start + column + 1, what)
+
+    def _line_start(self, number: int) -> int:
+        """Return the place in the text, counted from 0, at which a line begins; lines are counted from 1."""
+        return [0, *(end.end() for end in _LINE_ENDS.finditer(self.text))][number - 1]
 
     def _error_at(self, place: int, what: str) -> ValueError:
         return ValueError(f"{self._shown()}, character {place}: {what}")
