@@ -6,12 +6,11 @@ import logging
 import shlex
 from io import BytesIO
 from itertools import accumulate
-from operator import index as as_index
 from typing import TYPE_CHECKING, Any, overload
 
 from wids.closing import Closing
+from wids.dataset.access import Access
 from wids.dataset.join import Join
-from wids.dataset.metadata import Metadata
 from wids.dataset.pipeline import Pipeline
 from wids.dataset.replace import DAMAGE, Replacer
 from wids.dataset.sample import Sample
@@ -19,20 +18,19 @@ from wids.dataset.stored_rows import rows_from_json
 from wids.decode import Decoder
 from wids.descriptor import ShardOffsets, load_descriptor
 from wids.errors import DecodeError, ShardMismatchError, TarFormatError, redact
-from wids.fields import FieldFilter, find_field
+from wids.fields import FieldFilter
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError
-from wids.words import counted, samples_in_shards
+from wids.words import samples_in_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from io import BufferedReader
     from typing import Literal, SupportsIndex
 
     from typing_extensions import Self
 
-    from wids.tar import MemberLocation, TarReader
+    from wids.tar import TarReader
 
 try:
     from torch.utils.data import Dataset as _Base
@@ -45,7 +43,7 @@ _READ_TOGETHER = 64
 """Number of samples that an iteration over remote shards requests together."""
 
 
-class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type-arg]
+class ShardListDataset(Access, Pipeline, Closing, _Base):  # type: ignore[type-arg]
     """The samples of a list of tar shards, by index.
 
     `dataset[i]` is a dictionary of the sample's decoded fields, and `__key__`, `__dataset__`, `__index__`, `__shard__` and
@@ -160,7 +158,6 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
         )
         self._fill_counts(descriptor.shards)
         self._offsets = ShardOffsets([shard["nsamples"] for shard in descriptor.shards])
-        # What the samples of a shard have in common: name of the dataset, URL of the shard, index of its first sample.
         self._shard_facts = [
             (str(shard.get("dataset") or ""), str(shard["url"]), first)
             for shard, first in zip(descriptor.shards, self._offsets.starts, strict=False)
@@ -253,116 +250,6 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
             return
         for first in range(0, len(self), _READ_TOGETHER):
             yield from self.__getitems__(range(first, min(first + _READ_TOGETHER, len(self))))
-
-    def read(self, index: int, fields: Iterable[str] | None = None) -> dict[str, bytes]:
-        """Return `{field: bytes}` of one sample, undecoded.
-
-        Raises:
-            IndexError: `index` is out of range.
-        """
-        return self._read(index, bytes, fields)
-
-    def view(self, index: int, fields: Iterable[str] | None = None) -> dict[str, memoryview]:
-        """Return `{field: memoryview}` of one sample, undecoded; nothing is copied where the shard is mapped.
-
-        A memoryview stays valid when the dataset is closed, and when the shard is evicted, renamed or removed.
-
-        Raises:
-            IndexError: `index` is out of range.
-        """
-        return self._read(index, memoryview, fields)
-
-    def open(self, index: int, field: str) -> BufferedReader:
-        """Return a seekable binary file over one member, without a copy.
-
-        Raises:
-            IndexError: `index` is out of range.
-            KeyError: The sample has no such field; the message lists its fields.
-        """
-        for join, place in self._joined_places(index):
-            theirs = join.find_field(field, place)
-            if theirs is not None:
-                return join.other.open(place, theirs)
-        shard, position = self._find(index)
-        reader = self._cache.get(shard, index)
-        try:
-            return reader.open(position, _find_field(field, reader, position))
-        except StaleIndexError:
-            self._cache.reindex(shard)
-            reader = self._cache.get(shard)
-            return reader.open(position, _find_field(field, reader, position))
-
-    def locate(self, index: int) -> dict[str, MemberLocation]:
-        """Return `{field: MemberLocation(url, offset, size)}` of one sample, from the index alone.
-
-        Raises:
-            IndexError: `index` is out of range.
-        """
-        shard, position = self._find(index)
-        located = self._cache.get(shard).locate(position, self._shard_facts[shard][1])
-        for join, place in self._joined_places(index):
-            join.merge(located, join.other.locate(place))
-        return located
-
-    def key(self, index: int) -> str:
-        """Return the key of one sample.
-
-        Raises:
-            IndexError: `index` is out of range.
-        """
-        shard, position = self._find(index)
-        return self._cache.get(shard).key(position)
-
-    def _find(self, index: int) -> tuple[int, int]:
-        """Return `(shard, position)` of a sample of this dataset or view."""
-        if self._rows is None:
-            return self._offsets.find_shard(index)
-        try:
-            return self._offsets.find_shard(self._rows[as_index(index)])
-        except IndexError:
-            raise IndexError(
-                f"index {index} is out of range for a view of {counted(len(self._rows), 'sample')}"
-            ) from None
-
-    def _read(self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None) -> dict[str, Any]:
-        for step in self.transformations:
-            if step.__class__ is Join:
-                return self._read_joined(index, make, fields)
-        shard, position = self._find(index)
-        reader = self._cache.get(shard, index)
-        if fields is None:
-            wanted = self._filter
-        else:
-            names = [_find_field(name, reader, position) for name in fields]
-            wanted = FieldFilter(names) & self._filter
-        sample = Sample()
-        try:
-            reader.read_into(sample, position, make, wanted)
-        except StaleIndexError:
-            self._cache.reindex(shard)
-            self._cache.get(shard).read_into(sample, position, make, wanted)
-        return sample
-
-    def _read_joined(
-        self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None
-    ) -> dict[str, Any]:
-        """Do what `_read` does for a dataset to which others are joined."""
-        joined = self._joined_places(index)
-        own = None if fields is None else list(fields)
-        theirs: list[list[str]] = [[] for _ in joined]
-        # A field that a joined dataset has is read there, and not here.
-        for name in [] if own is None else list(own):
-            for names, (join, place) in zip(theirs, joined, strict=True):
-                found = join.find_field(name, place)
-                if found is not None and own is not None:
-                    own.remove(name)
-                    names.append(found)
-                    break
-        sample = self._derive(transformations=[])._read(index, make, own)
-        for names, (join, place) in zip(theirs, joined, strict=True):
-            if own is None or names:
-                join.merge(sample, join.other._read(place, make, None if own is None else names))
-        return sample
 
     # Damaged samples
 
@@ -478,16 +365,3 @@ class ShardListDataset(Metadata, Pipeline, Closing, _Base):  # type: ignore[type
     def __repr__(self) -> str:
         name = f" {self.dataset_name!r}" if self.dataset_name else ""
         return f"<{type(self).__name__}{name}: {samples_in_shards(len(self), len(self.shards))}>"
-
-
-def _find_field(name: str, reader: TarReader, position: int) -> str:
-    """Return the field of a sample that `name` refers to.
-
-    Raises:
-        KeyError: There is none; the message lists the sample's fields.
-    """
-    there = reader.fields(position)
-    found = find_field(name, there)
-    if found is None:
-        raise KeyError(f"{name!r}: sample {reader.key(position)!r} has no such field; it has {', '.join(there)}")
-    return found

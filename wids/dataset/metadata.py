@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,10 +33,6 @@ class Metadata(Selection):
 
     transformations: list[Any]
     _filter: FieldFilter | None
-
-    @abstractmethod
-    def _find(self, index: int) -> tuple[int, int]:
-        """Return `(shard, position)` of a sample."""
 
     _columns: dict[str, StoredColumn | KeptColumn]
     """The columns by name, each over the whole dataset, also in a view."""

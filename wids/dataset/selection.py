@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from wids.dataset.split import check_fractions, check_seed, find_part, hash_grou
 from wids.dataset.stored_rows import rows_to_json
 from wids.dataset.tables import IndexTables
 from wids.fingerprint import basename, digest_data
+from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,10 +41,6 @@ class Selection:
     @abstractmethod
     def _derive(self, **changes: Any) -> Self:
         """Return a copy of this dataset with some attributes changed; it shares all else."""
-
-    @abstractmethod
-    def key(self, index: int) -> str:
-        """Return the key of one sample."""
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any: ...
@@ -158,6 +156,15 @@ class Selection:
         """
         return Keys(self, self._tables().iterate_keys)
 
+    def key(self, index: int) -> str:
+        """Return the key of one sample.
+
+        Raises:
+            IndexError: `index` is out of range.
+        """
+        shard, position = self._find(index)
+        return self._cache.get(shard).key(position)
+
     def index_of(self, key: str) -> int:
         """Return the lowest index of a key. The first call reads the index of every shard.
 
@@ -181,6 +188,17 @@ class Selection:
         """Return the number, in the whole dataset, of the shard that holds each of these rows."""
         indices = rows if self._rows is None else to_array(compose(self._rows, rows))
         return np.searchsorted(self._offsets.starts, indices, side="right") - 1
+
+    def _find(self, index: int) -> tuple[int, int]:
+        """Return `(shard, position)` of a sample of this dataset or view."""
+        if self._rows is None:
+            return self._offsets.find_shard(index)
+        try:
+            return self._offsets.find_shard(self._rows[as_index(index)])
+        except IndexError:
+            raise IndexError(
+                f"index {index} is out of range for a view of {counted(len(self._rows), 'sample')}"
+            ) from None
 
     def _tables(self) -> IndexTables:
         return IndexTables(self._cache, self._offsets.starts, self._rows)
