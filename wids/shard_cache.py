@@ -39,7 +39,7 @@ T = TypeVar("T")
 _MOST_OPEN_SHARDS = 8192
 """Well under 65,530, the number of maps that Linux allows a process by default."""
 
-_PATIENCE = 16
+_MOST_QUIET_BATCHES = 16
 """After this many batches in a row from memory, no more read-ahead is asked for: in vain it costs a few percent."""
 
 _NUM_LOCKS = 256
@@ -275,7 +275,7 @@ class ShardCache:
         try:
             with self.storage.ranges.holding():
                 pool = self.storage.ranges.pool
-                readers = pool.map(lambda shard: _unless_fails(partial(self.get, shard)), wanted)
+                readers = pool.map(lambda shard: _attempt(partial(self.get, shard)), wanted)
                 requests = [
                     (reader.source, span)
                     for reader, positions in zip(readers, wanted.values(), strict=True)
@@ -284,11 +284,11 @@ class ShardCache:
                         [
                             span
                             for position in positions
-                            for span in _unless_fails(partial(reader.spans, position, fields)) or ()
+                            for span in _attempt(partial(reader.spans, position, fields)) or ()
                         ]
                     )
                 ]
-                list(pool.map(lambda request: _unless_fails(partial(request[0].window, *request[1])), requests))
+                list(pool.map(lambda request: _attempt(partial(request[0].window, *request[1])), requests))
                 yield
         finally:
             self._holds.get().discard(hold)
@@ -306,9 +306,9 @@ class ShardCache:
         if not self._disk_reads.are_likely():
             return
         for shard, positions in islice(_by_shard(places).items(), self.lru_size):
-            reader = self._readers.get(shard) or _unless_fails(partial(self._open_once, shard, None))
+            reader = self._readers.get(shard) or _attempt(partial(self._open_once, shard, None))
             if reader is not None:
-                _unless_fails(partial(reader.will_need, positions, fields))
+                _attempt(partial(reader.will_need, positions, fields))
 
     def _drop_worn(self, shard: int, source: RangeSource) -> None:
         if self.storage.ranges.wears_out(self.shards[shard], source):
@@ -377,7 +377,7 @@ class _DiskReads:
 
     def __init__(self) -> None:
         self._num_blocks: int | None = None
-        self._num_quiet = _PATIENCE - 3
+        self._num_quiet = _MOST_QUIET_BATCHES - 3
 
     def are_likely(self) -> bool:
         """Return whether the next batch may have to be read from a disk."""
@@ -386,10 +386,10 @@ class _DiskReads:
         is_quiet = self._num_blocks in {None, num_blocks}
         self._num_quiet = self._num_quiet + 1 if is_quiet else 0
         self._num_blocks = num_blocks
-        return self._num_quiet < _PATIENCE
+        return self._num_quiet < _MOST_QUIET_BATCHES
 
 
-def _unless_fails(do: Callable[[], T]) -> T | None:
+def _attempt(do: Callable[[], T]) -> T | None:
     """Call a function ahead of need; return None if it fails, because the read that needs it will fail in the same way."""
     try:
         return do()

@@ -87,12 +87,12 @@ def read_table(
         found = {str(title): _from_values(values, str(title)) for title, values in source.items()}
     elif hasattr(source, "__arrow_c_stream__"):
         name = f"the {type(source).__name__} given"
-        found = _from_arrow_table(_flat(arrow().table(source)), old, key, name)
+        found = _from_arrow_table(_flatten(arrow().table(source)), old, key, name)
     else:
         raise TypeError(
             f"source is a {type(source).__name__}; it must be a path, a URL, a mapping of arrays, or a table of Arrow"
         )
-    return _chosen(found, wanted, key, lengths, redact(name))
+    return _make_table(found, wanted, key, lengths, redact(name))
 
 
 def _new_names(columns: Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
@@ -101,7 +101,7 @@ def _new_names(columns: Iterable[str] | Mapping[str, str] | None) -> dict[str, s
     return {name: name for name in ([columns] if isinstance(columns, str) else columns)}
 
 
-def _chosen(
+def _make_table(
     found: dict[str, Column], wanted: dict[str, str] | None, key: str | None, lengths: list[int] | None, name: str
 ) -> Table:
     """Return a table of the wanted columns, after checks of their names, lengths and keys."""
@@ -122,8 +122,8 @@ def _chosen(
     columns = {new: found[old] for new, old in wanted.items()}
     counts = {title: len(column) for title, column in columns.items()} | ({} if keys is None else {str(key): len(keys)})
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{title!r} has {count}" for title, count in counts.items())
-        raise ValueError(f"{name}: the columns are of different lengths: {told}; give one value for each row")
+        listed = ", ".join(f"{title!r} has {count}" for title, count in counts.items())
+        raise ValueError(f"{name}: the columns are of different lengths: {listed}; give one value for each row")
     return Table(columns, keys, lengths, name)
 
 
@@ -174,7 +174,7 @@ def _read_files(names: list[str], columns: list[str] | None, key: str | None, fe
     tables = []
     for name in names:
         try:
-            tables.append(_flat(_read_file(name, wanted, key, fetch)))
+            tables.append(_flatten(_read_file(name, wanted, key, fetch)))
         except pa.ArrowException as error:
             raise ValueError(f"{redact(name)}: cannot be read as a table: {error}") from error
     try:
@@ -193,8 +193,8 @@ def _read_file(name: str, columns: list[str] | None, key: str | None, fetch: Fet
     kind = name.partition("?")[0].lower() if path is None else name.lower()
     if kind.endswith(_PARQUET):
         file = arrow("pyarrow.parquet").ParquetFile(source)
-        tops = None if columns is None else [name for name in file.schema_arrow.names if _is_top(name, columns)]
-        return file.read(columns=tops)
+        wanted = None if columns is None else [name for name in file.schema_arrow.names if _is_wanted(name, columns)]
+        return file.read(columns=wanted)
     if kind.removesuffix(".gz").endswith(_JSONL):
         with pa.input_stream(source, compression="detect") as stream:
             return arrow("pyarrow.json").read_json(stream)
@@ -210,12 +210,12 @@ def _read_file(name: str, columns: list[str] | None, key: str | None, fetch: Fet
     raise ValueError(f"{redact(name)}: is not known by its ending; it must be .parquet, .jsonl, .csv, .tsv or .arrow")
 
 
-def _is_top(name: str, columns: Iterable[str]) -> bool:
+def _is_wanted(name: str, columns: Iterable[str]) -> bool:
     """Return whether a top-level column, or a value inside it, is wanted: `meta` is for `meta.width`."""
     return any(wanted == name or wanted.startswith(f"{name}.") for wanted in columns)
 
 
-def _flat(table: Any) -> Any:
+def _flatten(table: Any) -> Any:
     """Return a table in which the values inside objects are columns: `meta.width` for `{"meta": {"width": 1}}`."""
     pa = arrow()
     while any(pa.types.is_struct(kind) for kind in table.schema.types):

@@ -298,7 +298,7 @@ class ShardListDataset(Access, Pipeline, Closing, _Base):  # type: ignore[type-a
 
     @property
     def cum_lengths(self) -> list[int]:
-        """For each of `shards`, the number of samples up to its end: one more than the index of its last sample."""
+        """Cumulative sums of `lengths`: for each of `shards`, the index after its last sample."""
         return list(accumulate(self.lengths))
 
     @property

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 16
 """Number of rows that are processed at a time, where arrays of all rows would take too much memory."""
-_FAST = 1
+_FAST_LEVEL = 1
 """zlib's fastest level."""
 
 
@@ -44,7 +44,7 @@ class Rows:
     __slots__ = ("_indices", "_items")
 
     def __init__(self, indices: NDArray[np.integer]) -> None:
-        self._indices = _narrow(indices)
+        self._indices = _to_smallest_dtype(indices)
         # Items of a memoryview are plain ints, which saves the way through numpy scalars.
         self._items = self._indices.data
 
@@ -95,7 +95,9 @@ def as_indices(rows: Any, length: int, name: str = "rows") -> range | NDArray[np
     if isinstance(rows, range):
         if rows and not -length <= min(rows[0], rows[-1]) <= max(rows[0], rows[-1]) < length:
             raise IndexError(f"{name} is {rows}, which is out of range for {counted(length, 'sample')}")
-        return _plain(rows) if not rows or min(rows[0], rows[-1]) >= 0 else np.arange(length)[np.asarray(rows)]
+        if not rows or min(rows[0], rows[-1]) >= 0:
+            return _normalized(rows)
+        return np.asarray(rows, np.int64) % length
     found = _as_array(rows, name)
     if found.dtype == np.bool_:
         if len(found) != length:
@@ -140,28 +142,30 @@ def compose(rows: AnyRows | None, places: range | NDArray[np.integer]) -> AnyRow
         (range(11, 19, 3), range(13, 16))
     """
     if isinstance(places, range):
-        places = _plain(places)
-        if not isinstance(rows, Rows):
-            return places if rows is None else rows[places.start : _stop(places) : places.step] if places else range(0)
+        places = _normalized(places)
+        if rows is None:
+            return places
+        if isinstance(rows, range):
+            return rows[places.start : _slice_stop(places) : places.step] if places else range(0)
         places = np.arange(places.start, places.stop, places.step)
     if rows is not None:
         places = rows.start + places.astype(np.int64) * rows.step if isinstance(rows, range) else rows.take(places)
-    return _shortest(places)
+    return _to_rows(places)
 
 
-def _plain(places: range) -> range:
+def _normalized(places: range) -> range:
     """Return a range of the same places; one of a single place, whose step may be any number, gets the step 1."""
     if len(places) > 1:
         return places
     return range(places[0], places[0] + 1) if places else range(0)
 
 
-def _stop(places: range) -> int | None:
+def _slice_stop(places: range) -> int | None:
     """Return the stop of the slice that selects these places; a negative one would count from the end."""
     return None if places.stop < 0 else places.stop
 
 
-def _shortest(indices: NDArray[np.integer]) -> AnyRows:
+def _to_rows(indices: NDArray[np.integer]) -> AnyRows:
     """Return a range if the rows are consecutive, else `Rows`."""
     if not len(indices):
         return range(0)
@@ -285,7 +289,7 @@ def digest_rows(rows: AnyRows, starts: Sequence[int]) -> str:
 # Rows as bytes and as JSON
 
 
-def _narrow(indices: NDArray[np.integer]) -> NDArray[np.integer]:
+def _to_smallest_dtype(indices: NDArray[np.integer]) -> NDArray[np.integer]:
     # The highest uint32 does not count as small, because find_runs() adds 1 to rows, which would give 0.
     small = int(indices.max(initial=0)) < (1 << 32) - 1
     return np.array(indices, np.uint32 if small else np.uint64)  # a copy, because the user may change the array
@@ -293,15 +297,15 @@ def _narrow(indices: NDArray[np.integer]) -> NDArray[np.integer]:
 
 def _pack(indices: NDArray[np.integer]) -> tuple[str, bytes, int]:
     """Return the form, the compressed bytes, and for bits the first row (else 0), of the shortest form."""
-    runs = _narrow(find_runs(indices).ravel())
+    runs = _to_smallest_dtype(find_runs(indices).ravel())
     shortest = min(runs.nbytes, indices.nbytes)
     if len(indices) and is_ascending(indices):
         first, last = int(indices[0]), int(indices[-1])
         if (last - first) // 8 < shortest:
-            return "bits", compress(to_bits(indices, first, last + 1), _FAST), first
+            return "bits", compress(to_bits(indices, first, last + 1), _FAST_LEVEL), first
     if runs.nbytes == shortest:
-        return f"runs {runs.dtype.str}", compress(runs.tobytes(), _FAST), 0
-    return f"rows {indices.dtype.str}", compress(indices.tobytes(), _FAST), 0
+        return f"runs {runs.dtype.str}", compress(runs.tobytes(), _FAST_LEVEL), 0
+    return f"rows {indices.dtype.str}", compress(indices.tobytes(), _FAST_LEVEL), 0
 
 
 def _unpack(kind: str, data: bytes, first: int) -> Rows:

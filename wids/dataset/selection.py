@@ -83,7 +83,7 @@ class Selection:
             chosen = without(len(self), as_indices(exclude, len(self), "exclude"), chosen)
         if where is not None:
             mask = self.matches(where)
-            chosen = np.flatnonzero(mask) if rows is None and exclude is None else _where(mask, chosen)
+            chosen = np.flatnonzero(mask) if rows is None and exclude is None else _apply_mask(mask, chosen)
         return self._view(chosen)
 
     def split(
@@ -269,7 +269,7 @@ class Selection:
         return np.unique(rows[(rows >= first) & (rows < stop)])
 
 
-def _where(mask: NDArray[np.bool_], places: range | NDArray[np.integer]) -> NDArray[np.integer]:
+def _apply_mask(mask: NDArray[np.bool_], places: range | NDArray[np.integer]) -> NDArray[np.integer]:
     """Return the places at which a mask is true."""
     kept = np.arange(places.start, places.stop, places.step) if isinstance(places, range) else places
     return kept[mask[kept]]

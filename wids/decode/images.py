@@ -134,17 +134,17 @@ class ImageDecoder:
             raise
 
     def _decode(self, data: bytes) -> Any:
-        meaning = SPECS[self.spec]
+        form = SPECS[self.spec]
         image = _open(data)
         target = None if self.size is None else _scale_sides(image.size, self.size)
-        if self.jpeg == "simplejpeg" and meaning.mode == "RGB" and image.format == "JPEG":
+        if self.jpeg == "simplejpeg" and form.mode == "RGB" and image.format == "JPEG":
             pixels = read_rgb(data, image.mode)
             if pixels is not None:
-                return _give_pixels(pixels, target, meaning)
+                return _pixels_to_form(pixels, target, form)
         box = None if self.lazy else _load(image, target, data)
-        if meaning.kind == "pil" or meaning.mode not in {"", image.mode}:  # convert() copies what needs no change
-            image = _convert(image, meaning.mode)
-        return _give(_resize(image, target, box), meaning)
+        if form.kind == "pil" or form.mode not in {"", image.mode}:  # convert() copies what needs no change
+            image = _convert(image, form.mode)
+        return _image_to_form(_resize(image, target, box), form)
 
 
 def _open(data: bytes) -> Image:
@@ -195,34 +195,34 @@ def _scale_sides(sides: tuple[int, int], size: Size) -> tuple[int, int]:
     return max(1, round(width * size / shorter)), max(1, round(height * size / shorter))
 
 
-def _give_pixels(pixels: NDArray[np.uint8], target: tuple[int, int] | None, meaning: ImageSpec) -> Any:
+def _pixels_to_form(pixels: NDArray[np.uint8], target: tuple[int, int] | None, form: ImageSpec) -> Any:
     """Return an image, given as a `(height, width, 3)` array, scaled to `target` and in the form of a spec."""
-    if meaning.kind == "array" and not meaning.scaled and target is None:
+    if form.kind == "array" and not form.scaled and target is None:
         return pixels
-    if meaning.kind == "tensor" and target is None:
-        return _to_tensor(pixels, meaning)
+    if form.kind == "tensor" and target is None:
+        return _to_tensor(pixels, form)
     import PIL.Image
 
     image = PIL.Image.fromarray(pixels)
-    return _give(_resize(image, target), meaning)
+    return _image_to_form(_resize(image, target), form)
 
 
-def _give(image: Image, meaning: ImageSpec) -> Any:
+def _image_to_form(image: Image, form: ImageSpec) -> Any:
     """Return an image in the form of a spec; it must have the spec's mode already."""
-    if meaning.kind in {"PIL", "pil"}:
+    if form.kind in {"PIL", "pil"}:
         return image
-    if meaning.kind == "numpy":
+    if form.kind == "numpy":
         return _to_numpy(image)
-    if meaning.kind == "tensor":
-        return _to_tensor(np.asarray(image), meaning)
-    return np.divide(np.asarray(image), 255, dtype=np.float32) if meaning.scaled else np.array(image)
+    if form.kind == "tensor":
+        return _to_tensor(np.asarray(image), form)
+    return np.divide(np.asarray(image), 255, dtype=np.float32) if form.scaled else np.array(image)
 
 
-def _to_tensor(pixels: NDArray[np.uint8], meaning: ImageSpec) -> Any:
+def _to_tensor(pixels: NDArray[np.uint8], form: ImageSpec) -> Any:
     torch = require("torch", "torch")
     channels_first = pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels
     # Division and the new memory order take one pass over the pixels.
-    if meaning.scaled:
+    if form.scaled:
         return torch.from_numpy(np.divide(channels_first, 255, dtype=np.float32, order="C"))
     return torch.from_numpy(np.array(channels_first, order="C"))
 
