@@ -110,6 +110,17 @@ def test_columns_follow_views_of_views(whole: wids.ShardListDataset, data: st.Da
         ]
 
 
+def test_secrets_of_a_shard_whose_file_has_too_few_rows_are_not_shown(tmp_path: Path) -> None:
+    url = "https://me:password@host/000.tar?X-Amz-Signature=secret"
+    dataset = wids.ShardListDataset([(url, 3)])
+    (tmp_path / "000.jsonl").write_text('{"n": 1}\n')
+
+    with pytest.raises(ValueError, match="has 3 samples and 1 row") as caught:
+        dataset.add_columns(str(tmp_path / "{shard}.jsonl"), on="index")
+
+    assert "https://***@host/000.tar?X-Amz-Signature=*** has" in str(caught.value)
+
+
 def test_a_file_for_each_shard_belongs_to_its_shard(tmp_path: Path, whole: wids.ShardListDataset) -> None:
     for shard, keys in (("000", KEYS[:5]), ("001", []), ("002", KEYS[5:])):
         # Keys that are in other shards are of no consequence: they are matched within the shard.
@@ -128,7 +139,7 @@ def test_a_file_for_each_shard_belongs_to_its_shard(tmp_path: Path, whole: wids.
     with pytest.raises(ValueError, match="3 rows have keys that no sample has: 'zz', 'zz', 'zz'; leave them out"):
         whole.add_columns(source, key_column="id")
     with pytest.raises(
-        ValueError, match=r"3 files have not one row for each sample: .*000\.tar has 5 samples and 6 rows"
+        ValueError, match=r"3 files do not have one row for each sample: .*000\.tar has 5 samples and 6 rows"
     ):
         whole.add_columns(source, on="index")
     (tmp_path / "001.parquet").unlink()

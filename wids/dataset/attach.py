@@ -10,6 +10,7 @@ import numpy as np
 from wids.columns import group_marks, hash_texts, match_hashes
 from wids.dataset.join import check_sample, list_keys
 from wids.dataset.rows import to_array
+from wids.errors import redact
 from wids.words import counted, counted_of
 
 if TYPE_CHECKING:
@@ -108,12 +109,12 @@ def _match_numbers(dataset: Any, table: Table) -> NDArray[np.int64]:
     wrong = [shard for shard, (has, needs) in enumerate(zip(table.lengths, lengths, strict=True)) if has != needs]
     if wrong:
         shown = ", ".join(
-            f"{dataset._cache.shards[shard]['url']} has {counted(lengths[shard], 'sample')} and "
+            f"{redact(str(dataset._cache.shards[shard]['url']))} has {counted(lengths[shard], 'sample')} and "
             f"{counted(table.lengths[shard], 'row')}"
             for shard in wrong[:5]
         )
         raise ValueError(
-            f"{table.name}: {counted(len(wrong), 'file has', 'files have')} not one row for each sample: "
+            f"{table.name}: {counted(len(wrong), 'file does', 'files do')} not have one row for each sample: "
             f"{shown}; match them on='key'"
         )
     return np.arange(len(dataset)) if dataset._rows is None else to_array(dataset._rows)
