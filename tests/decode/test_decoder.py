@@ -125,7 +125,7 @@ def test_the_longest_name_of_an_own_decoder_wins() -> None:
 def test_own_decoders_that_are_none_are_refused() -> None:
     with pytest.raises(TypeError, match=r"decoders\['\.x'\] is 3"):
         Decoder(decoders={".x": 3})  # type: ignore[dict-item]
-    with pytest.raises(ValueError, match="second one"):
+    with pytest.raises(ValueError, match=r"decoders\['X'\] is the second one for the extension '\.x'"):
         Decoder(decoders={".x": upper, "X": upper})
     with pytest.raises(ValueError, match="no extension"):
         Decoder(decoders={".": upper})

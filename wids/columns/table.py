@@ -143,7 +143,7 @@ def _from_values(values: Any, name: str) -> Column:
     )
 
 
-# Files
+# Reading files
 
 
 def _list_files(name: str) -> list[str]:

@@ -294,7 +294,7 @@ class ShardListDataset(Access, Pipeline, Closing, _Base):  # type: ignore[type-a
         derived.__dict__.update({**self.__dict__, "transformations": list(self.transformations), **changes})
         return derived
 
-    # 0.1.11's attributes
+    # Attributes of 0.1.11
 
     @property
     def cum_lengths(self) -> list[int]:
@@ -315,6 +315,8 @@ class ShardListDataset(Access, Pipeline, Closing, _Base):  # type: ignore[type-a
         """Return the open shard that holds a sample, the sample's position in it, and its entry in the descriptor."""
         shard, position = self._find(index)
         return self._cache.get(shard), position, self._cache.shards[shard]
+
+    # Counters and resources
 
     def get_stats(self) -> tuple[int, int]:
         """Return `(accesses, misses)` of this process: the number of reads, and of those that had to open a shard."""

@@ -45,7 +45,7 @@ class Rows:
 
     def __init__(self, indices: NDArray[np.integer]) -> None:
         self._indices = _to_smallest_dtype(indices)
-        # Items of a memoryview are plain ints, which saves the way through numpy scalars.
+        # Indexing a memoryview gives a plain int directly, without a numpy scalar in between.
         self._items = self._indices.data
 
     def __len__(self) -> int:
@@ -286,7 +286,7 @@ def digest_rows(rows: AnyRows, starts: Sequence[int]) -> str:
     return str(digest.hexdigest())
 
 
-# Rows as bytes and as JSON
+# Rows as bytes, in pickles and descriptors
 
 
 def _to_smallest_dtype(indices: NDArray[np.integer]) -> NDArray[np.integer]:

@@ -48,7 +48,7 @@ class Selection:
     def __len__(self) -> int:
         return len(self._offsets) if self._rows is None else len(self._rows)
 
-    # Choosing
+    # Views
 
     @abstractmethod
     def matches(self, where: str) -> NDArray[np.bool_]:
@@ -134,7 +134,7 @@ class Selection:
         rows = range(len(whole)) if self._rows is None else self._rows
         return rows_to_json(rows, len(whole), whole.fingerprint)
 
-    # What the index tells
+    # Keys and fields
 
     @property
     def fields(self) -> dict[tuple[str, ...], int]:

@@ -108,7 +108,7 @@ def decode_torch(data: bytes, *, allow_pickle: bool) -> Any:
     except pickle.UnpicklingError as error:
         if allow_pickle:
             raise
-        # torch's message advises to set an argument that users cannot set here; only the part that says what it found is kept.
+        # Only the part of torch's message that says what it found is kept; the rest advises to set an argument of torch.load.
         found = str(error).partition("WeightsUnpickler error: ")[2].partition("\n")[0].partition(" Please use ")[0]
         raise ValueError(
             f"damaged, or more than tensors and plain containers ({found or 'unreadable'}); the latter can run code: pass "

@@ -171,9 +171,11 @@ def by_extension(functions: Mapping[str, Callable[[Any], Any]], argument: str) -
         extension = name.lower().lstrip(".")
         if not callable(function):
             raise TypeError(f"{argument}[{name!r}] is {function!r}; it must be a function of one argument")
-        if not extension or extension in found:
+        if not extension:
+            raise ValueError(f"{argument}[{name!r}] names no extension; give one, as in '.png'")
+        if extension in found:
             raise ValueError(
-                f"{argument}[{name!r}] " + ("is a second one for it" if extension else "names no extension")
+                f"{argument}[{name!r}] is the second one for the extension '.{extension}'; leave one of them out"
             )
         found[extension] = function
     return found

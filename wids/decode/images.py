@@ -142,7 +142,8 @@ class ImageDecoder:
             if pixels is not None:
                 return _pixels_to_form(pixels, target, form)
         box = None if self.lazy else _load(image, target, data)
-        if form.kind == "pil" or form.mode not in {"", image.mode}:  # convert() copies what needs no change
+        # convert() copies an image that has the mode already, so it is not called where that would be in vain.
+        if form.kind == "pil" or form.mode not in {"", image.mode}:
             image = _convert(image, form.mode)
         return _image_to_form(_resize(image, target, box), form)
 
