@@ -1,4 +1,4 @@
-"""Sections of docs/benchmarks.md, each from what one benchmark left in its folder; one that was not run has no section."""
+"""Sections of docs/benchmarks.md, each made from the results of one benchmark; one that was not run gets no section."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ COLOURS = {
     "array_record": "#d62728",
     "webdataset": "#2ca02c",
 }
-"""Of lines in plots."""
+"""Colours of lines in plots."""
 
 
 def sections(images: Path) -> list[str]:
-    """Return the lines of all sections that there are figures for; draw what they show into a folder."""
+    """Return the lines of all sections that there are results for; draw their plots into the folder `images`."""
     makers: dict[str, Callable[[Any, Path], list[str]]] = {
         "data_size": sizes,
         "dataloader": loader,
@@ -66,7 +66,7 @@ def plain(side: str) -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table, its first column of text, the others of numbers."""
+    """Return a table whose first column holds text and whose others hold numbers."""
     return [
         "| " + " | ".join(head) + " |",
         "|---|" + "---:|" * (len(head) - 1),
@@ -75,7 +75,7 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list[str]:
-    """Cost of one sample at random against the size of the data (`make bench-size`)."""
+    """Time for one sample at random against the size of the data (`make bench-size`)."""
     draw_sizes(results, images / "data_size.svg")
     lines = [
         "## Against the size of the data",
@@ -99,7 +99,7 @@ def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list
 
 
 def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
-    """Draw the cost of one sample against what grows, a panel for each."""
+    """Draw the time for one sample against what grows, one panel each."""
     plt = pyplot()
     figure, panels = plt.subplots(len(SCALES), 1, figsize=(6, 6), constrained_layout=True)
     for panel, (what, kinds) in zip(panels, SCALES.items(), strict=True):
@@ -121,7 +121,7 @@ def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> N
 
 
 def loader(found: dict[str, dict[str, dict[str, float]]], images: Path) -> list[str]:
-    """Samples a second through a DataLoader (`make bench-loader`)."""
+    """Samples per second through a DataLoader (`make bench-loader`)."""
     results, by_number = found["kinds"], found["workers"]
     draw_workers(by_number, images / "workers.svg")
     kinds = {"raw": "raw, 14 kB", "large": "raw, 1 MB", "decoded": "decoded to 224 x 224"}
@@ -164,7 +164,7 @@ def loader(found: dict[str, dict[str, dict[str, float]]], images: Path) -> list[
 
 
 def draw_workers(by_number: dict[str, dict[str, float]], path: Path) -> None:
-    """Draw samples a second against the number of workers."""
+    """Draw samples per second against the number of workers."""
     plt = pyplot()
     figure, panel = plt.subplots(figsize=(6, 3), constrained_layout=True)
     for side, rates in by_number.items():
@@ -178,7 +178,7 @@ def draw_workers(by_number: dict[str, dict[str, float]], path: Path) -> None:
 
 
 def pyplot() -> Any:
-    """Return matplotlib's pyplot, which draws equal files from equal results."""
+    """Return matplotlib's pyplot, set up so that equal results give equal files."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -189,12 +189,12 @@ def pyplot() -> Any:
 
 
 def line(side: str) -> dict[str, Any]:
-    """Return how a side's line is drawn."""
+    """Return the style of a side's line."""
     return {"linewidth": 2.5 if side == "this" else 1, "color": COLOURS[side]}
 
 
 def cold(results: dict[str, dict[str, dict[str, list[float]]]], _: Path) -> list[str]:
-    """Files that are not in memory (`make bench-cold`)."""
+    """Files that are not in the page cache (`make bench-cold`)."""
     lines = [
         "## Files that are not in memory",
         "",
@@ -238,7 +238,7 @@ def decoding(results: dict[str, dict[str, dict[str, float]]], _: Path) -> list[s
 
 
 def memory(results: dict[str, dict[str, int]], _: Path) -> list[str]:
-    """What a worker holds of its own (`make bench-memory`)."""
+    """Memory that belongs to one worker alone (`make bench-memory`)."""
     rows = [
         [
             context,
