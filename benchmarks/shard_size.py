@@ -130,7 +130,7 @@ def measure_chunk(size: float) -> tuple[float, float]:
 
 
 def unevenness(batches: NDArray[np.int64]) -> float:
-    """Return the total variation distance of the classes in a batch from even shares, 0 to 1, as a mean over batches."""
+    """Return the mean total variation distance of the classes in a batch from even shares, 0 to 1."""
     counts = np.stack([np.bincount(batch, minlength=NUM_CLASSES) for batch in batches])
     return float(np.abs(counts / BATCH - 1 / NUM_CLASSES).sum(axis=1).mean() / 2)
 
