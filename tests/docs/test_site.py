@@ -1,4 +1,4 @@
-"""What the site must have, beyond what its builder checks; `make docs` builds it strictly."""
+"""Requirements of the site beyond those that its builder checks; `make docs` builds it strictly."""
 
 from __future__ import annotations
 
