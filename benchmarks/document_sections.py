@@ -80,9 +80,12 @@ def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list
     lines = [
         "## Against the size of the data",
         "",
-        "`make bench-size`: µs for one sample at random. Shards of 100 samples of 2,000 B, and one shard of samples of 100 B.",
+        (
+            "`make bench-size`: µs for one random sample, from shards of 100 samples of 2,000 B each, and from a single shard of "
+            "samples of 100 B."
+        ),
         "",
-        "![Cost of one sample against the number of shards and of samples in a shard](images/data_size.svg)",
+        "![Time for one sample against the number of shards and of samples in a shard](images/data_size.svg)",
     ]
     for what, kinds in SCALES.items():
         sides = [side for side in NAMES if side in results[next(iter(kinds.values()))]]
@@ -142,16 +145,16 @@ def loader(found: dict[str, dict[str, dict[str, float]]], images: Path) -> list[
         "## Through a DataLoader",
         "",
         (
-            "`make bench-loader`: samples a second, two workers, chunk-shuffled, batches of 64, files in memory. webdataset streams the same shards "
-            "and shuffles in a buffer of 1,000. The bare loop calls the same decoding over bytes in memory, in two processes. As "
-            "tensors (`dataset.map(...)`) large samples cross to the main process in shared memory and not through a pipe."
+            "`make bench-loader`: samples per second with two workers, chunk-shuffled, in batches of 64, with the files in memory. webdataset "
+            "streams the same shards and shuffles in a buffer of 1,000. The bare loop runs the same decoding on bytes in memory, in two processes. "
+            "As tensors (`dataset.map(...)`), large samples reach the main process through shared memory instead of a pipe."
         ),
         "",
         *table(["", *kinds.values()], rows),
         "",
         "Raw samples of 14 kB by the number of workers:",
         "",
-        "![Samples a second against the number of workers](images/workers.svg)",
+        "![Samples per second against the number of workers](images/workers.svg)",
         "",
         *table(
             ["workers", *next(iter(by_number.values()))],
@@ -171,7 +174,7 @@ def draw_workers(by_number: dict[str, dict[str, float]], path: Path) -> None:
         numbers = [int(number) for number in rates]
         panel.plot(numbers, list(rates.values()), marker="o", label=side.replace("this", "wids"), **line(side))
     panel.set_xlabel("workers")
-    panel.set_ylabel("samples a second")
+    panel.set_ylabel("samples per second")
     panel.set_ylim(0)
     panel.legend()
     figure.savefig(path, metadata={"Date": None})
@@ -199,9 +202,10 @@ def cold(results: dict[str, dict[str, dict[str, list[float]]]], _: Path) -> list
         "## Files that are not in memory",
         "",
         (
-            "`make bench-cold`: µs for a sample, and in brackets the bytes that the disk gave for each byte of the pages that hold the samples. A batch, and a "
-            "sample of 64 KiB and more, is asked for by `MADV_WILLNEED` before it is touched. Small samples one at a time are left to "
-            "the system, which reads around each: as much as `read_ahead_kb` says, which is why a DataLoader should ask for batches, as torch's does."
+            "`make bench-cold`: µs per sample, and in brackets the bytes read from disk per byte of the pages that hold the samples. Batches, and "
+            "samples of 64 KiB and more, are requested with `MADV_WILLNEED` before they are touched. Small samples that are read one at a time are "
+            "left to the system's readahead, which also reads what is around each, as much as `read_ahead_kb` says. So a DataLoader should read "
+            "whole batches, as torch's does."
         ),
     ]
     for size, orders in results.items():
@@ -228,9 +232,9 @@ def decoding(results: dict[str, dict[str, dict[str, float]]], _: Path) -> list[s
         "## Decoding JPEGs",
         "",
         (
-            "`make bench-decode`: µs for an image, in brackets as a multiple of Pillow's own loading; where the image is scaled, also the mean difference "
-            "from the whole image scaled, in levels of 256. `simplejpeg` gives Pillow's pixels. torchvision's decoder took longer than simplejpeg's when it was tried, and "
-            "its makers have deprecated it, so it is not offered."
+            "`make bench-decode`: µs per image, in brackets as a multiple of Pillow's own loading. Where the image is scaled, the mean difference from "
+            "the whole image decoded and then scaled is added, in levels of 256. `simplejpeg` gives the same pixels as Pillow. torchvision's decoder "
+            "took longer than simplejpeg when it was tried, and its makers have deprecated it, so it is not offered."
         ),
         "",
         *table(["", *results], rows),
@@ -253,9 +257,9 @@ def memory(results: dict[str, dict[str, int]], _: Path) -> list[str]:
         "## Memory of a worker",
         "",
         (
-            "`make bench-memory`: MB that belong to a DataLoader's worker alone and are no file, after 10,000 samples from 100 shards of 50,000 "
-            "members, against a worker that reads nothing; and MB of shards that it maps, whose pages all workers share."
+            "`make bench-memory`: a DataLoader worker's private memory without files, in MB, after 10,000 samples from 100 shards of 50,000 "
+            "members, against a worker that reads no files; and the size of the shards that it maps, in MB, whose pages all workers share."
         ),
         "",
-        *table(["workers start by", "bare", "reading", "more", "mapped"], rows),
+        *table(["start method", "without reading", "reading", "difference", "mapped"], rows),
     ]

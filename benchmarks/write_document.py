@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Return README's figures: µs for one sample at random, all kinds of data side by side."""
+    """Return README's figures: one sample at random, µs, all kinds side by side."""
     lines = [
         (
             "Time to read one random sample from memory, in µs. `read(i)` returns bytes, as the peers do; `dataset[i]` returns streams, the key and the place, as wids "

@@ -53,7 +53,7 @@ def examples(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def split_last_command(line: str) -> list[str]:
-    """Return the words of the last command of a pipeline, without where its output goes; inside quotes, `>=` is text."""
+    """Return the words of the last command of a pipeline, without the redirection of its output; quotes are respected."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>")
     lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
