@@ -17,10 +17,13 @@ import subprocess
 import sys
 import tarfile
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-OUT = Path(__file__).parent / "out"
-OLD = OUT / "wids-0.1.11"
+from corpus import OLD, OUT, install_old
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ROUNDS = 7
 READS = 4000
 SHARDS = {
@@ -40,9 +43,7 @@ NAMES = {
 def main() -> None:
     """Write the shards, measure both sides in turn, and print a table."""
     OUT.mkdir(exist_ok=True)
-    if not OLD.exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
-        subprocess.run(pip, check=True)
+    install_old()
     for name, (count, fields) in SHARDS.items():
         write_shard(OUT / f"{name}.tar", count, fields)
     print(f"{'medians of ' + str(ROUNDS):52} {'0.1.11':>9} {'this':>9} {'ratio':>6} {'aim':>5}")

@@ -103,7 +103,7 @@ def measure(path: Path, count: int, side: str, batches: list[list[int]]) -> tupl
         read = dataset.__getitems__ if len(batches[0]) > 1 else lambda batch: [dataset[batch[0]]]
     else:
         read = mapped(path, ADVICE[side], spans)
-    drop(path)
+    corpus.drop(path)
     before, started = bytes_read(), time.perf_counter()
     for batch in batches:
         read(batch)
@@ -120,14 +120,6 @@ def mapped(path: Path, advice: int | None, spans: dict[int, tuple[int, int]]) ->
     if advice is not None:
         whole.madvise(advice)
     return lambda batch: [whole[slice(*spans[index])] for index in batch]
-
-
-def drop(path: Path) -> None:
-    """Drop a file from the page cache."""
-    descriptor = os.open(path, os.O_RDWR)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
 
 
 def bytes_read() -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import shutil
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +35,27 @@ EVERY_KIND = {
     **{kind: (number, 100, {"bin": 2_000}) for number, kind in SCALES["shards"].items()},
     **{kind: (1, number, {"bin": 100}) for number, kind in SCALES["members"].items()},
 }
+
+
+def install_old() -> None:
+    """Install wids 0.1.11 into the folder `OLD`, unless it is there."""
+    if not OLD.exists():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
+        subprocess.run(pip, check=True)
+
+
+def drop(path: Path) -> None:
+    """Drop a file from the page cache."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())  # dirty pages would stay
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read_through(path: Path) -> None:
+    """Fill the page cache with a file."""
+    with path.open("rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
 
 
 def tars(kind: str) -> list[Path]:

@@ -19,8 +19,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-OUT = Path(__file__).parent / "out"
-OLD = OUT / "wids-0.1.11"
+from corpus import OLD, OUT, install_old
+
 SHARDS = OUT / "create"
 NUM_SHARDS = int(os.environ.get("SHARDS", "400"))
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -88,9 +88,7 @@ def main() -> None:
 def prepare() -> list[str]:
     """Return the names of the shards; those that do not exist are written."""
     SHARDS.mkdir(parents=True, exist_ok=True)
-    if not OLD.exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
-        subprocess.run(pip, check=True)
+    install_old()
     names = [f"train-{number:06d}.tar" for number in range(NUM_SHARDS)]
     for number, name in enumerate(names):
         if not (SHARDS / name).exists():

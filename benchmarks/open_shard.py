@@ -24,8 +24,8 @@ import tempfile
 import time
 from pathlib import Path
 
-OUT = Path(__file__).parent / "out"
-OLD = OUT / "wids-0.1.11"
+from corpus import OLD, OUT, drop, install_old, read_through
+
 ROUNDS = 7
 SHARDS = {
     # name: (members, minimum bytes, maximum bytes, writer)
@@ -41,9 +41,7 @@ NUM_SAMPLES = 10_000
 def main() -> None:
     """Print all tables."""
     OUT.mkdir(exist_ok=True)
-    if not OLD.exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
-        subprocess.run(pip, check=True)
+    install_old()
     print_scans()
     print_reopening()
     print_memory()
@@ -56,6 +54,7 @@ def print_scans() -> None:
     print(f"first opening, ms, median of {ROUNDS}  " + "".join(f"{side:>12}" for side in sides) + "   ratio to 0.1.11")
     for name, (count, least, most, writer) in SHARDS.items():
         path = write_shard(count, least, most, writer)
+        drop(path)  # freshly written pages are in the cache in smaller pieces than read ones
         read_through(path)
         times: dict[str, list[float]] = {side: [] for side in sides}
         found = set()
@@ -118,15 +117,6 @@ def write_shard(count: int, least: int, most: int, writer: str) -> Path:
                 member.size = rng.randint(least, most)
                 tar.addfile(member, io.BytesIO(rng.randbytes(member.size)))
     return path
-
-
-def read_through(path: Path) -> None:
-    """Fill the page cache by reading: freshly written pages would lie in it in smaller pieces."""
-    with path.open("rb", buffering=0) as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        while file.read(1 << 20):
-            pass
 
 
 # In the fresh process

@@ -28,7 +28,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from corpus import EVERY_KIND, KINDS, OLD, OUT, SCALES, tars, write_shards
+from corpus import EVERY_KIND, KINDS, OUT, SCALES, install_old, tars, write_shards
 from sides import FLOORS, OPENERS, OURS, PEERS, is_there, like
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ FIGURES = ("random", "again", "in order", "batch", "view", "first", "next shard"
 def main() -> None:
     """Measure all sides that are installed, and print or write the results."""
     OUT.mkdir(exist_ok=True)
-    if not OLD.exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
-        subprocess.run(pip, check=True)
+    install_old()
     by_size = "--sizes" in sys.argv
     sides = [*FLOORS, *OURS, "wids 0.1.11", *filter(is_there, PEERS)]
     if by_size:  # the others convert for minutes

@@ -9,12 +9,13 @@ compared.
 
 from __future__ import annotations
 
-import os
 import statistics
 import tarfile
 import tempfile
 import time
 from pathlib import Path
+
+from corpus import OUT, drop, read_through
 
 from wids.source import MmapSource
 from wids.tar import runs, scan_members
@@ -30,7 +31,8 @@ def main() -> None:
     print(
         f"ms, medians of {ROUNDS}   " + "".join(f"{title:>12}" for title in ("look", "hop", "look, cold", "hop, cold"))
     )
-    with tempfile.TemporaryDirectory(dir=Path(__file__).parent / "out") as folder:
+    OUT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=OUT) as folder:
         for stride in STRIDES_KIB:
             path = Path(folder, "shard.tar")
             write_shard(path, stride << 10)
@@ -67,20 +69,6 @@ def measure(path: Path) -> dict[tuple[str, bool], list[float]]:
     if len(found) != 1:
         raise SystemExit("the two ways found different members")
     return times
-
-
-def drop(path: Path) -> None:
-    """Drop a file from the page cache."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def read_through(path: Path) -> None:
-    """Fill the page cache with a file."""
-    with path.open("rb", buffering=0) as file:
-        while file.read(1 << 20):
-            pass
 
 
 BORDER = runs.DENSE_STRIDE
