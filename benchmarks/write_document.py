@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Return README's figures: one sample at random, µs, all kinds side by side."""
+    """Return README's figures: µs for one sample at random, all kinds of data side by side."""
     lines = [
         (
             "Time to read one random sample from memory, in µs. `read(i)` returns bytes, as the peers do; `dataset[i]` returns streams, the key and the place, as wids "
@@ -73,7 +73,7 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
         "`make bench` measures all tables with peers in one run and writes this page; the other sections name their commands. "
         f"On {os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}. Each figure is the median of "
         f"{ROUNDS} fresh processes, in which all sides take turns; files are in memory. The samples are bytes on all sides and were compared "
-        "before anything was timed. wids 0.1.11 and webshart read the same tars; the others read copies in formats of "
+        "before anything was timed. wids 0.1.11, webshart and Megatron-Energon read the same tars; the others read copies in formats of "
         "their own. Peers: " + ", ".join(describe(side) for side in NAMES if side not in {*OURS, *FLOORS}) + ".",
         "",
         (
