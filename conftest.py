@@ -1,6 +1,7 @@
-"""What examples in docstrings find at hand.
+"""The files and names that the examples in docstrings use.
 
-In their folder: `train.json`, and its two shards of fifty samples, `.txt` and `.cls`. As `dataset`: twenty samples in two shards.
+In their working folder: `train.json` and its two shards of fifty samples each, with `.txt` and `.cls`. As `dataset`: a
+dataset of twenty samples in two shards.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How much faster than wids 0.1.11: opening a shard, and a warm random `dataset[i]`, on the same shards in one run?
+"""How much faster than wids 0.1.11 is it to open a shard, and to read `dataset[i]` at random from memory?
 
     make bench-old
 
-0.1.11 is fetched into a folder of its own, since the names collide, and each measurement is made by a fresh process of
-either side in turn. Samples are compared before anything is timed.
+Both sides read the same shards in one run. 0.1.11 is installed into a folder of its own, since the package names
+collide. The sides take turns, and each measurement is a fresh process. Samples are compared before anything is timed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ import subprocess
 import sys
 import tarfile
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-OUT = Path(__file__).parent / "out"
-OLD = OUT / "wids-0.1.11"
+from corpus import OLD, OUT, install_old
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ROUNDS = 7
 READS = 4000
 SHARDS = {
-    # name: (samples, {field: (least, most bytes)})
+    # name: (samples, {field: (minimum bytes, maximum bytes)})
     "open": (50_000, {"bin": (1, 600)}),
     "two": (5_000, {"jpg": (14_000, 14_000), "cls": (3, 3)}),
     "one": (50_000, {"txt": (300, 300)}),
@@ -38,11 +41,9 @@ NAMES = {
 
 
 def main() -> None:
-    """Make the shards, measure both sides in turn, and print a table."""
+    """Write the shards, measure both sides in turn, and print a table."""
     OUT.mkdir(exist_ok=True)
-    if not OLD.exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
-        subprocess.run(pip, check=True)
+    install_old()
     for name, (count, fields) in SHARDS.items():
         write_shard(OUT / f"{name}.tar", count, fields)
     print(f"{'medians of ' + str(ROUNDS):52} {'0.1.11':>9} {'this':>9} {'ratio':>6} {'aim':>5}")
@@ -62,7 +63,7 @@ def main() -> None:
 
 
 def write_shard(path: Path, count: int, fields: dict[str, tuple[int, int]]) -> None:
-    """Write a shard in the ustar format, once."""
+    """Write a shard in the ustar format, unless it exists."""
     if path.exists():
         return
     rng = random.Random(0)
@@ -75,7 +76,7 @@ def write_shard(path: Path, count: int, fields: dict[str, tuple[int, int]]) -> N
 
 
 def measure(side: str, name: str) -> None:
-    """Measure one side in this process, and print what was found as JSON."""
+    """Measure one side in this process, and print the result as JSON."""
     if side == "old":
         sys.path.insert(0, str(OLD))
         import wids

@@ -1,11 +1,12 @@
-"""What should a reader tell the system about files that are not in memory?
+"""What advice should a reader give the system about files that are not in the page cache?
 
     make bench-cold
 
-Each order of reading is done by this package as it is, and by a map with each advice that madvise takes; the files are
-dropped from memory before. Reported are microseconds for a sample and the bytes that the disk gave for each byte of the
-pages that hold the samples. The answers: batches and samples of 64 KiB and more are asked for before they are touched, by
-MADV_WILLNEED on just their pages; small samples one at a time, and runs in order, are left to the system's reading ahead.
+Samples are read in several orders, by this package as it is and from a plain map with each kind of `madvise` advice.
+The files are dropped from the page cache before each measurement. Reported are microseconds per sample, and bytes read
+from disk per byte of the pages that hold the samples. The answers: batches, and samples of 64 KiB and more, are
+requested before they are touched, by MADV_WILLNEED on just their pages; small samples one at a time, and runs in order,
+are left to the system's readahead.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 OUT = corpus.OUT / "cold"
 SIZES = {300: 400_000, 14_000: 20_000, 64 << 10: 5_000, 300 << 10: 1_200}
-"""Bytes of a sample, and how many there are in a shard of some 300 MB."""
+"""Bytes per sample, and samples in a shard: about 300 MB."""
 READS = 1024
 BATCH = 256
 CHUNK = 2000
@@ -50,7 +51,7 @@ def main() -> None:
         for order, batches in orders(count).items():
             found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
             for _ in range(ROUNDS):
-                for side in draw.sample(sides, len(sides)):  # or one would come behind the same other every time
+                for side in draw.sample(sides, len(sides)):  # else a side would always follow the same other one
                     found[side].append(measure(path, count, side, batches))
             medians = {
                 side: (statistics.median(time for time, _ in each), statistics.median(read for _, read in each))
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def write_shard(size: int, count: int) -> Path:
-    """Write a shard of samples of one field, once."""
+    """Write a shard of samples with one field, unless it exists."""
     path = OUT / f"{size}.tar"
     if not path.exists():
         draw = random.Random(size)
@@ -74,7 +75,7 @@ def write_shard(size: int, count: int) -> Path:
 
 
 def orders(count: int) -> dict[str, list[list[int]]]:
-    """Return the indices of each order, in the batches that are asked for together."""
+    """Return the indices of each order, in batches that are requested together."""
     draw = random.Random(0)
     anywhere = draw.sample(range(count), min(READS, count))
     first = draw.randrange(max(1, count - READS))
@@ -89,12 +90,12 @@ def orders(count: int) -> dict[str, list[list[int]]]:
 
 
 def batched(indices: list[int], size: int) -> list[list[int]]:
-    """Return a list in pieces."""
+    """Return a list in pieces of `size`."""
     return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
 def measure(path: Path, count: int, side: str, batches: list[list[int]]) -> tuple[float, float]:
-    """Return microseconds for a sample, and bytes read for each byte of the pages that hold the samples."""
+    """Return microseconds per sample, and bytes read per byte of the pages that hold the samples."""
     dataset = wids.ShardListDataset([(str(path), count)], transformations=[])
     places = {index: dataset.locate(index)[".bin"] for batch in batches for index in batch}
     spans = {index: (place.offset, place.offset + place.size) for index, place in places.items()}
@@ -102,7 +103,7 @@ def measure(path: Path, count: int, side: str, batches: list[list[int]]) -> tupl
         read = dataset.__getitems__ if len(batches[0]) > 1 else lambda batch: [dataset[batch[0]]]
     else:
         read = mapped(path, ADVICE[side], spans)
-    drop(path)
+    corpus.drop(path)
     before, started = bytes_read(), time.perf_counter()
     for batch in batches:
         read(batch)
@@ -121,21 +122,13 @@ def mapped(path: Path, advice: int | None, spans: dict[int, tuple[int, int]]) ->
     return lambda batch: [whole[slice(*spans[index])] for index in batch]
 
 
-def drop(path: Path) -> None:
-    """Have the system forget what it holds of a file in memory."""
-    descriptor = os.open(path, os.O_RDWR)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
-
-
 def bytes_read() -> int:
-    """Return what disks have given this process."""
+    """Return how many bytes this process has read from disks."""
     return int(next(line.split()[1] for line in lines() if line.startswith("read_bytes")))
 
 
 def lines() -> Iterator[str]:
-    """Yield what the system counts of this process's input and output."""
+    """Yield the lines in which the system reports this process's input and output."""
     yield from Path("/proc/self/io").read_text(encoding="ascii").splitlines()
 
 

@@ -1,10 +1,10 @@
-"""How fast are 400 shards described: against wids 0.1.11, against `md5sum`, with one worker and with two, and a second time?
+"""How long does `wids create` take for 400 shards, with one and two workers, and again, against 0.1.11 and `md5sum`?
 
     make bench-create
 
-The shards are 400 names of 8 files of 25 MB (hard links), so that all of them lie in the page cache: what is measured is the
-work and not the disk. 0.1.11 is fetched into a folder of its own. Counts, sizes and MD5 sums are compared in each round; each
-measurement is a process of its own, from its start to its end, and the sides take turns.
+The shards are 400 hard links to 8 files of 25 MB, so that all of them fit into the page cache: the work is measured,
+not the disk. 0.1.11 is installed into a folder of its own. Each measurement is a whole process, and the sides take
+turns. Counts, sizes and MD5 sums are compared in each round.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-OUT = Path(__file__).parent / "out"
-OLD = OUT / "wids-0.1.11"
+from corpus import OLD, OUT, install_old
+
 SHARDS = OUT / "create"
 NUM_SHARDS = int(os.environ.get("SHARDS", "400"))
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -52,9 +52,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def main() -> None:
-    """Make the shards, measure all in turn, and print a table."""
+    """Write the shards, measure all in turn, and print a table."""
     names = prepare()
-    run("second run", names)  # which leaves its journal
+    run("second run", names)  # leaves the journal that later runs find
     times: dict[str, list[float]] = {name: [] for name in MEASURED}
     cpu_times: dict[str, list[float]] = {name: [] for name in MEASURED}
     for _ in range(ROUNDS):
@@ -86,11 +86,9 @@ def main() -> None:
 
 
 def prepare() -> list[str]:
-    """Return the names of the shards, which are written where they are not there."""
+    """Return the names of the shards; those that do not exist are written."""
     SHARDS.mkdir(parents=True, exist_ok=True)
-    if not OLD.exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
-        subprocess.run(pip, check=True)
+    install_old()
     names = [f"train-{number:06d}.tar" for number in range(NUM_SHARDS)]
     for number, name in enumerate(names):
         if not (SHARDS / name).exists():
@@ -113,16 +111,16 @@ def write_shard(path: Path, seed: int) -> None:
 
 
 def check(name: str, sums: str) -> None:
-    """Compare what the last run of a command says of the shards with what 0.1.11 says."""
+    """Stop unless the last run of a command found the same as 0.1.11."""
     old, new = read("old.json"), read("new.json")
     words = sums.split()
-    told = dict(zip(words[1::2], words[::2], strict=True)) if name.startswith("md5sum") else {}
-    if new != old or any(told.get(url, md5) != md5 for url, _, _, md5 in old):
+    printed = dict(zip(words[1::2], words[::2], strict=True)) if name.startswith("md5sum") else {}
+    if new != old or any(printed.get(url, md5) != md5 for url, _, _, md5 in old):
         sys.exit(f"{name}: the sides do not agree on the shards")
 
 
 def run(name: str, names: list[str]) -> str:
-    """Run one of the commands; return what it prints."""
+    """Run one of the commands, and return what it prints."""
     is_filter = MEASURED[name][0] == "xargs"
     done = subprocess.run(
         MEASURED[name] if is_filter else [*MEASURED[name], *names],
@@ -137,7 +135,7 @@ def run(name: str, names: list[str]) -> str:
 
 
 def read(name: str) -> list[tuple[str, int, int, str]]:
-    """Return what a descriptor says of the shards."""
+    """Return URL, number of samples, size and MD5 of each shard in a descriptor."""
     entries = json.loads((SHARDS / name).read_bytes())["shardlist"]
     return [(entry["url"], entry["nsamples"], entry["filesize"], entry["md5sum"]) for entry in entries]
 

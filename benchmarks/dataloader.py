@@ -1,11 +1,17 @@
-"""How many samples a second does a DataLoader give, against webdataset's streaming, wids 0.1.11, and a bare loop?
+"""How many samples per second does a DataLoader deliver, against webdataset's streaming, wids 0.1.11, and a bare loop?
 
     make bench-loader
 
-Two workers, chunk-shuffled; the files are in memory. `raw` is the undecoded samples, in lists; `large` is the same of 1 MB a
-sample, also as tensors, which cross to the main process in shared memory and not through a pipe; `decoded` is JPEGs of 640 by 427 pixels decoded, scaled to 224 by 224 and stacked, by one function on all sides. The
-bare loop calls that function over bytes that lie in memory, in as many processes as there are workers. Each side is a
-fresh process that passes over the data once before it is timed; all sides run in turn, and the table has medians.
+Two workers, chunk-shuffled; the files are in the page cache.
+
+- `raw`: undecoded samples of 14 kB, in lists.
+- `large`: the same with 1 MB per sample; also as tensors, which reach the main process through shared memory instead of
+  a pipe.
+- `decoded`: JPEGs of 640 by 427 pixels, decoded, scaled to 224 by 224 and stacked, by the same function on all sides.
+  The bare loop calls that function on bytes in memory, in as many processes as there are workers.
+
+Each measurement is a fresh process, which reads the data once before it is timed. The sides take turns, and the table
+has medians.
 """
 
 from __future__ import annotations
@@ -32,11 +38,11 @@ if TYPE_CHECKING:
 OUT = corpus.OUT / "loader"
 WORKERS = int(os.environ.get("WORKERS", "2"))
 EVERY_NUMBER = (0, 1, 2, 4, 8)
-"""Of workers, for which `raw` is measured as well."""
+"""Further numbers of workers with which `raw` is measured."""
 BATCH = 64
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 KINDS = {"raw": (4, 5_000), "large": (4, 200), "decoded": (4, 640)}
-"""Shards, and samples in each; so that of decoded ones two workers have as many batches each."""
+"""Shards, and samples per shard; chosen so that two workers decode equal numbers of batches."""
 SIDES = {
     "raw": ("this", "webdataset", "wids 0.1.11"),
     "large": ("this", "this, tensors", "webdataset", "wids 0.1.11"),
@@ -45,7 +51,7 @@ SIDES = {
 
 
 def main() -> None:
-    """Measure all sides in turn, and print samples a second."""
+    """Measure all sides in turn, and print samples per second."""
     results: dict[str, dict[str, float]] = {}
     for kind, sides in SIDES.items():
         write_shards(kind)
@@ -69,7 +75,7 @@ def main() -> None:
 
 
 def measure_by_number() -> dict[str, dict[int, float]]:
-    """Return the median of raw samples a second, by side and number of workers."""
+    """Return the median of raw samples per second, by side and number of workers."""
     rates: dict[str, dict[int, list[float]]] = {side: {n: [] for n in EVERY_NUMBER} for side in ("this", "webdataset")}
     for _ in range(ROUNDS):
         for number in EVERY_NUMBER:
@@ -90,13 +96,13 @@ def run(side: str, kind: str, workers: int) -> dict[str, Any]:
 
 
 def paths(kind: str) -> list[str]:
-    """Return where the shards of a kind lie."""
+    """Return the paths of the shards of a kind."""
     shards, count = KINDS[kind]
     return [str(OUT / f"{kind}-{count}-{number:04d}.tar") for number in range(shards)]
 
 
 def write_shards(kind: str) -> None:
-    """Write the shards of a kind, once."""
+    """Write the shards of a kind, unless they exist."""
     OUT.mkdir(parents=True, exist_ok=True)
     draw = random.Random(kind)
     photographs = list(cut_photographs(draw)) if kind == "decoded" else []
@@ -116,7 +122,7 @@ def write_shards(kind: str) -> None:
 
 
 def cut_photographs(draw: random.Random) -> Iterator[bytes]:
-    """Yield JPEGs of 640 by 427 pixels: parts of the photographs that scikit-learn ships, each enlarged."""
+    """Yield JPEGs of 640 by 427 pixels: enlarged parts of the photographs that scikit-learn ships."""
     from PIL import Image
     from sklearn.datasets import load_sample_images
 
@@ -140,7 +146,7 @@ def decode(data: bytes) -> torch.Tensor:
 
 
 def decode_sample(sample: dict[str, Any]) -> tuple[torch.Tensor, int]:
-    """Return image and class of an undecoded sample of any side."""
+    """Return the image and class of an undecoded sample of any side."""
     values = [sample[name] if name in sample else sample[name[1:]] for name in (".jpg", ".cls")]
     data, label = (value if isinstance(value, bytes) else value.read() for value in values)
     return decode(data), int(label)
@@ -151,8 +157,8 @@ def to_tensors(sample: dict[str, Any]) -> dict[str, Any]:
     return {**sample, ".jpg": torch.frombuffer(bytearray(sample[".jpg"].getbuffer()), dtype=torch.uint8)}
 
 
-def as_it_is(samples: list[Any]) -> list[Any]:
-    """Return a batch as the list that it is."""
+def leave_as_list(samples: list[Any]) -> list[Any]:
+    """Return a batch unchanged, as a list of samples."""
     return samples
 
 
@@ -160,7 +166,7 @@ def make_loader(side: str, kind: str) -> Any:
     """Return a DataLoader over one side's samples."""
     from torch.utils.data import DataLoader, default_collate
 
-    collate = default_collate if kind == "decoded" else as_it_is
+    collate = default_collate if kind == "decoded" else leave_as_list
     options: dict[str, Any] = {"num_workers": WORKERS, "collate_fn": collate}
     options["persistent_workers"] = WORKERS > 0
     if side == "webdataset":
@@ -192,7 +198,7 @@ def make_loader(side: str, kind: str) -> Any:
 
 
 def measure(side: str, kind: str) -> None:
-    """Print samples a second, and a digest of what they are in any order."""
+    """Print samples per second, and a digest of the samples that does not depend on their order."""
     torch.set_num_threads(1)
     if side == "bare loop":
         print(json.dumps(measure_bare(kind)))
@@ -225,12 +231,12 @@ def fold(batch: Any, kind: str) -> int:
 
 
 def number_of(data: bytes) -> int:
-    """Return a digest as a number."""
+    """Return a digest of some bytes as a number."""
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
 
 
 def measure_bare(kind: str) -> dict[str, Any]:
-    """Return samples a second of the decoding alone, over bytes in memory, in as many processes as there are workers."""
+    """Return samples per second of decoding alone, on bytes in memory, in as many processes as there are workers."""
     with ProcessPoolExecutor(WORKERS) as pool:
         found = list(pool.map(loop, [paths(kind)[worker::WORKERS] for worker in range(WORKERS)]))
     digest = 0
@@ -240,7 +246,7 @@ def measure_bare(kind: str) -> dict[str, Any]:
 
 
 def loop(shards: list[str]) -> tuple[float, int]:
-    """Decode what these shards hold; return samples a second and a digest."""
+    """Decode the samples of some shards; return samples per second and a digest."""
     import wids
 
     torch.set_num_threads(1)

@@ -1,9 +1,10 @@
-"""What does decoding a JPEG cost, by which decoder, in which form and size?
+"""How long does it take to decode a JPEG, by decoder, form and size?
 
     make bench-decode
 
-The photographs that scikit-learn ships, of 640 by 427 pixels, and the same enlarged to 1,920 by 1,281. `load` is Pillow's own
-decoding, of which all forms are made; what they add is their copies. The mean difference is to the whole image scaled.
+The images are the photographs that scikit-learn ships, of 640 by 427 pixels, and the same enlarged to 1,920 by 1,281.
+`load` is Pillow's own decoding, which is part of every form; the forms add the time for their copies. Where a decoder
+scales, the mean difference from the whole image decoded and then scaled is reported as well.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SIZES = (64, 128, 256)
 
 
 def main() -> None:
-    """Print microseconds for an image."""
+    """Print microseconds per image."""
     torch.set_num_threads(1)
     results = {name: measure(images) for name, images in photographs().items()}
     for name, rows in results.items():
@@ -56,20 +57,20 @@ def encode(picture: Image.Image) -> bytes:
 
 
 def load(data: bytes) -> Image.Image:
-    """Return an image as Pillow loads it."""
+    """Return an image, loaded by Pillow."""
     picture = Image.open(io.BytesIO(data))
     picture.load()
     return picture
 
 
 def scale(data: bytes, size: int) -> Image.Image:
-    """Return the whole image decoded, then scaled."""
+    """Return the whole image, decoded and then scaled."""
     picture = load(data)
     return picture.resize((round(picture.width * size / picture.height), size))
 
 
 def measure(images: list[bytes]) -> dict[str, dict[str, float]]:
-    """Return microseconds for an image by each way, all ways in turn."""
+    """Return microseconds per image for each way to decode; the ways take turns."""
     ways: dict[str, Any] = {"load": load}
     for spec in SPECS:
         for jpeg in ("pillow", "simplejpeg") if "rgb" in spec else ("pillow",):

@@ -1,4 +1,4 @@
-"""Sections of docs/benchmarks.md, each from what one benchmark left in its folder; one that was not run has no section."""
+"""Sections of docs/benchmarks.md, each made from the results of one benchmark; one that was not run gets no section."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ COLOURS = {
     "array_record": "#d62728",
     "webdataset": "#2ca02c",
 }
-"""Of lines in plots."""
+"""Colours of lines in plots."""
 
 
 def sections(images: Path) -> list[str]:
-    """Return the lines of all sections that there are figures for; draw what they show into a folder."""
+    """Return the lines of all sections that there are results for; draw their plots into the folder `images`."""
     makers: dict[str, Callable[[Any, Path], list[str]]] = {
         "data_size": sizes,
         "dataloader": loader,
@@ -66,7 +66,7 @@ def plain(side: str) -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table, its first column of text, the others of numbers."""
+    """Return a table whose first column holds text and whose others hold numbers."""
     return [
         "| " + " | ".join(head) + " |",
         "|---|" + "---:|" * (len(head) - 1),
@@ -75,14 +75,17 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list[str]:
-    """Cost of one sample at random against the size of the data (`make bench-size`)."""
+    """Time for one sample at random against the size of the data (`make bench-size`)."""
     draw_sizes(results, images / "data_size.svg")
     lines = [
         "## Against the size of the data",
         "",
-        "`make bench-size`: µs for one sample at random. Shards of 100 samples of 2,000 B, and one shard of samples of 100 B.",
+        (
+            "`make bench-size`: µs for one random sample, from shards of 100 samples of 2,000 B each, and from a single shard of "
+            "samples of 100 B."
+        ),
         "",
-        "![Cost of one sample against the number of shards and of samples in a shard](images/data_size.svg)",
+        "![Time for one sample against the number of shards and of samples in a shard](images/data_size.svg)",
     ]
     for what, kinds in SCALES.items():
         sides = [side for side in NAMES if side in results[next(iter(kinds.values()))]]
@@ -99,7 +102,7 @@ def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list
 
 
 def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
-    """Draw the cost of one sample against what grows, a panel for each."""
+    """Draw the time for one sample against what grows, one panel each."""
     plt = pyplot()
     figure, panels = plt.subplots(len(SCALES), 1, figsize=(6, 6), constrained_layout=True)
     for panel, (what, kinds) in zip(panels, SCALES.items(), strict=True):
@@ -121,7 +124,7 @@ def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> N
 
 
 def loader(found: dict[str, dict[str, dict[str, float]]], images: Path) -> list[str]:
-    """Samples a second through a DataLoader (`make bench-loader`)."""
+    """Samples per second through a DataLoader (`make bench-loader`)."""
     results, by_number = found["kinds"], found["workers"]
     draw_workers(by_number, images / "workers.svg")
     kinds = {"raw": "raw, 14 kB", "large": "raw, 1 MB", "decoded": "decoded to 224 x 224"}
@@ -142,16 +145,16 @@ def loader(found: dict[str, dict[str, dict[str, float]]], images: Path) -> list[
         "## Through a DataLoader",
         "",
         (
-            "`make bench-loader`: samples a second, two workers, chunk-shuffled, batches of 64, files in memory. webdataset streams the same shards "
-            "and shuffles in a buffer of 1,000. The bare loop calls the same decoding over bytes in memory, in two processes. As "
-            "tensors (`dataset.map(...)`) large samples cross to the main process in shared memory and not through a pipe."
+            "`make bench-loader`: samples per second with two workers, chunk-shuffled, in batches of 64, with the files in memory. webdataset "
+            "streams the same shards and shuffles in a buffer of 1,000. The bare loop runs the same decoding on bytes in memory, in two processes. "
+            "As tensors (`dataset.map(...)`), large samples reach the main process through shared memory instead of a pipe."
         ),
         "",
         *table(["", *kinds.values()], rows),
         "",
         "Raw samples of 14 kB by the number of workers:",
         "",
-        "![Samples a second against the number of workers](images/workers.svg)",
+        "![Samples per second against the number of workers](images/workers.svg)",
         "",
         *table(
             ["workers", *next(iter(by_number.values()))],
@@ -164,21 +167,21 @@ def loader(found: dict[str, dict[str, dict[str, float]]], images: Path) -> list[
 
 
 def draw_workers(by_number: dict[str, dict[str, float]], path: Path) -> None:
-    """Draw samples a second against the number of workers."""
+    """Draw samples per second against the number of workers."""
     plt = pyplot()
     figure, panel = plt.subplots(figsize=(6, 3), constrained_layout=True)
     for side, rates in by_number.items():
         numbers = [int(number) for number in rates]
         panel.plot(numbers, list(rates.values()), marker="o", label=side.replace("this", "wids"), **line(side))
     panel.set_xlabel("workers")
-    panel.set_ylabel("samples a second")
+    panel.set_ylabel("samples per second")
     panel.set_ylim(0)
     panel.legend()
     figure.savefig(path, metadata={"Date": None})
 
 
 def pyplot() -> Any:
-    """Return matplotlib's pyplot, which draws equal files from equal results."""
+    """Return matplotlib's pyplot, set up so that equal results give equal files."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -189,19 +192,20 @@ def pyplot() -> Any:
 
 
 def line(side: str) -> dict[str, Any]:
-    """Return how a side's line is drawn."""
+    """Return the style of a side's line."""
     return {"linewidth": 2.5 if side == "this" else 1, "color": COLOURS[side]}
 
 
 def cold(results: dict[str, dict[str, dict[str, list[float]]]], _: Path) -> list[str]:
-    """Files that are not in memory (`make bench-cold`)."""
+    """Files that are not in the page cache (`make bench-cold`)."""
     lines = [
         "## Files that are not in memory",
         "",
         (
-            "`make bench-cold`: µs for a sample, and in brackets the bytes that the disk gave for each byte of the pages that hold the samples. A batch, and a "
-            "sample of 64 KiB and more, is asked for by `MADV_WILLNEED` before it is touched. Small samples one at a time are left to "
-            "the system, which reads around each: as much as `read_ahead_kb` says, which is why a DataLoader should ask for batches, as torch's does."
+            "`make bench-cold`: µs per sample, and in brackets the bytes read from disk per byte of the pages that hold the samples. Batches, and "
+            "samples of 64 KiB and more, are requested with `MADV_WILLNEED` before they are touched. Small samples that are read one at a time are "
+            "left to the system's readahead, which also reads what is around each, as much as `read_ahead_kb` says. So a DataLoader should read "
+            "whole batches, as torch's does."
         ),
     ]
     for size, orders in results.items():
@@ -228,9 +232,9 @@ def decoding(results: dict[str, dict[str, dict[str, float]]], _: Path) -> list[s
         "## Decoding JPEGs",
         "",
         (
-            "`make bench-decode`: µs for an image, in brackets as a multiple of Pillow's own loading; where the image is scaled, also the mean difference "
-            "from the whole image scaled, in levels of 256. `simplejpeg` gives Pillow's pixels. torchvision's decoder took longer than simplejpeg's when it was tried, and "
-            "its makers have deprecated it, so it is not offered."
+            "`make bench-decode`: µs per image, in brackets as a multiple of Pillow's own loading. Where the image is scaled, the mean difference from "
+            "the whole image decoded and then scaled is added, in levels of 256. `simplejpeg` gives the same pixels as Pillow. torchvision's decoder "
+            "took longer than simplejpeg when it was tried, and its makers have deprecated it, so it is not offered."
         ),
         "",
         *table(["", *results], rows),
@@ -238,7 +242,7 @@ def decoding(results: dict[str, dict[str, dict[str, float]]], _: Path) -> list[s
 
 
 def memory(results: dict[str, dict[str, int]], _: Path) -> list[str]:
-    """What a worker holds of its own (`make bench-memory`)."""
+    """Memory that belongs to one worker alone (`make bench-memory`)."""
     rows = [
         [
             context,
@@ -253,9 +257,9 @@ def memory(results: dict[str, dict[str, int]], _: Path) -> list[str]:
         "## Memory of a worker",
         "",
         (
-            "`make bench-memory`: MB that belong to a DataLoader's worker alone and are no file, after 10,000 samples from 100 shards of 50,000 "
-            "members, against a worker that reads nothing; and MB of shards that it maps, whose pages all workers share."
+            "`make bench-memory`: a DataLoader worker's private memory without files, in MB, after 10,000 samples from 100 shards of 50,000 "
+            "members, against a worker that reads no files; and the size of the shards that it maps, in MB, whose pages all workers share."
         ),
         "",
-        *table(["workers start by", "bare", "reading", "more", "mapped"], rows),
+        *table(["start method", "without reading", "reading", "difference", "mapped"], rows),
     ]

@@ -2,9 +2,10 @@
 
     python benchmarks/join.py [SHARDS [SAMPLES_PER_SHARD]]
 
-Each is done in a process of its own, on synthetic packs (benchmarks/synthetic.py), the page cache warm, in ROUNDS (1) rounds: the answer is
-checked, and medians are printed of the seconds, those of them on the processor, and the most memory beyond what there was before. The
-bound of each is 5 s and 500 MB, for the default size. The peer of a join is a dictionary of the keys, as one would write it.
+Each task runs in a process of its own, on synthetic packs (benchmarks/synthetic.py) in the page cache, in ROUNDS (1)
+rounds. Its answer is checked. Printed are the medians of the time, of the CPU time, and of the peak memory above that
+before the task. The bounds are 5 s and 500 MB, at the default size. The peer of a join is a dictionary of the keys,
+written by hand.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def prepare(folder: Path, recipe: Recipe) -> None:
     pyarrow.parquet.write_table(table, folder / "facts.parquet")
 
 
-def most_memory() -> int:
-    """Return the most kilobytes that this process had in memory."""
+def peak_memory() -> int:
+    """Return the peak memory of this process, in kilobytes."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
@@ -71,8 +72,8 @@ def run(task: str, folder: Path) -> None:
         other = mine.select(shuffled_rows(length))
     elif task in {"column", "select(where=)"}:
         mine = mine.add_columns({"width": np.arange(length), "score": np.arange(length) / length}, on="index")
-    Path("/proc/self/clear_refs").write_text("5")  # the most memory is counted from here
-    before = most_memory()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = peak_memory()
     start, start_processor = time.perf_counter(), time.process_time()
     if task == "dictionary":
         places = {key: place for place, key in enumerate(other.keys())}
@@ -97,7 +98,7 @@ def run(task: str, folder: Path) -> None:
         chosen = mine.select(where="width % 2 == 0 and score > 0.4")
         seconds, processor = time.perf_counter() - start, time.process_time() - start_processor
         assert abs(len(chosen) - 0.3 * length) < 2
-    memory = (most_memory() - before) / 1024
+    memory = (peak_memory() - before) / 1024
     print(seconds, processor, memory)
 
 

@@ -1,10 +1,10 @@
-"""How much memory of its own does a worker need, and does it grow with what was read?
+"""How much private memory does a worker need, and does it grow with the number of samples read?
 
     make bench-memory
 
-100 shards of 50,000 members each are read at random by the workers of a DataLoader. Reported is what belongs to a worker
-alone and is no file (`Private_Dirty` of anonymous maps in /proc/PID/smaps), against a worker that reads nothing; and what is
-mapped, whose pages all workers share.
+The workers of a DataLoader read 100 shards of 50,000 members each at random. Reported are a worker's private memory
+without files (`Private_Dirty` of anonymous maps in /proc/PID/smaps), against a worker that reads nothing, and the size
+of the files that it maps, whose pages all workers share.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WORKERS = 2
 
 
 class Nothing(Dataset[int]):
-    """What a worker has to hold that reads nothing."""
+    """A dataset of plain numbers, whose workers read no files."""
 
     def __len__(self) -> int:
         return READS
@@ -40,7 +40,7 @@ class Nothing(Dataset[int]):
 
 
 def main() -> None:
-    """Print what workers hold."""
+    """Print how much memory workers need."""
     OUT.mkdir(parents=True, exist_ok=True)
     shards = [OUT / f"{number:03d}.tar" for number in range(SHARDS)]
     if not shards[0].exists():
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def measure(dataset: Any, order: Any, context: str) -> tuple[int, int]:
-    """Return the most bytes that a worker holds of its own when the data are through, and those it maps of shards."""
+    """Return the most private bytes and the most mapped bytes of shards among the workers, near the end of the data."""
     loader = DataLoader(
         dataset, batch_size=100, sampler=order, num_workers=WORKERS, multiprocessing_context=context, collate_fn=len
     )
@@ -79,7 +79,7 @@ def measure(dataset: Any, order: Any, context: str) -> tuple[int, int]:
 
 
 def read_maps(pid: int) -> tuple[int, int]:
-    """Return a process's private bytes that are no file, and the bytes of shards that it maps."""
+    """Return a process's private bytes without files, and the bytes of shards that it maps."""
     own = mapped = 0
     name = ""
     for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8").splitlines():

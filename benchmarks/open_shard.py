@@ -1,11 +1,11 @@
-"""What does it cost to open a shard: scanned, and through its kept index; in time and in memory that is not shared?
+"""How much time and private memory does it take to open a shard, by a scan and through its kept index?
 
     make bench-open
 
-Scanning is measured against wids 0.1.11 and CPython's `tarfile` on the same shards, each side in a fresh process, in
-turn; header checksums are verified by this package and by `tarfile`. The page cache is warm and was filled by reading.
-As a floor, the time to map the file and touch each of its pages once is printed beside it: no reader that looks at
-headers spread over the whole file through a map gets below. Names and counts are compared before anything is timed.
+Scans are measured against wids 0.1.11 and CPython's `tarfile` on the same shards; the sides take turns, each in a fresh
+process. This package and `tarfile` verify header checksums. The page cache is warm and was filled by reading. The floor
+is the time to map the file and touch each of its pages once: no reader that looks through a map at headers all over the
+file can be faster. Names and counts are compared.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import tempfile
 import time
 from pathlib import Path
 
-OUT = Path(__file__).parent / "out"
-OLD = OUT / "wids-0.1.11"
+from corpus import OLD, OUT, drop, install_old, read_through
+
 ROUNDS = 7
 SHARDS = {
-    # name: (members, least and most bytes, written by)
+    # name: (members, minimum bytes, maximum bytes, writer)
     "50,000 x 1-600 B, ustar": (50_000, 1, 600, "tarfile"),
     "50,000 x 1-600 B, TarWriter": (50_000, 1, 600, "webdataset"),
     "10,000 x 10-20 kB, ustar": (10_000, 10_000, 20_000, "tarfile"),
@@ -41,9 +41,7 @@ NUM_SAMPLES = 10_000
 def main() -> None:
     """Print all tables."""
     OUT.mkdir(exist_ok=True)
-    if not OLD.exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
-        subprocess.run(pip, check=True)
+    install_old()
     print_scans()
     print_reopening()
     print_memory()
@@ -56,6 +54,7 @@ def print_scans() -> None:
     print(f"first opening, ms, median of {ROUNDS}  " + "".join(f"{side:>12}" for side in sides) + "   ratio to 0.1.11")
     for name, (count, least, most, writer) in SHARDS.items():
         path = write_shard(count, least, most, writer)
+        drop(path)  # freshly written pages are in the cache in smaller pieces than read ones
         read_through(path)
         times: dict[str, list[float]] = {side: [] for side in sides}
         found = set()
@@ -71,7 +70,7 @@ def print_scans() -> None:
 
 
 def print_reopening() -> None:
-    """Measure the way through the kept index."""
+    """Measure opening through the kept index."""
     print("\nopening again through the kept index, first sample read, ms; bytes of the index per member")
     for count in (10_000, 50_000, 200_000):
         answer = ask("reopen", str(write_shard(count, 1, 600, "tarfile")))
@@ -79,7 +78,7 @@ def print_reopening() -> None:
 
 
 def print_memory() -> None:
-    """Compare what open shards add to a process."""
+    """Compare the memory that open shards add to a process."""
     shard = str(write_shard(50_000, 1, 600, "tarfile"))
     print(f"\nprivate anonymous memory that open 50,000-member shards add, after {NUM_SAMPLES:,} random samples, MB")
     for side, num_open in (("this", NUM_OPEN), ("wids 0.1.11", NUM_OPEN // 10)):
@@ -87,7 +86,7 @@ def print_memory() -> None:
 
 
 def print_many_shards() -> None:
-    """Compare random access over many shards with the same over one."""
+    """Compare random access to many shards with random access to one."""
     answer = ask("many")
     print("\nrandom access to 100,000 samples, us: in one shard, in 100 that stay open, their ratio; each read a miss")
     print(f"{answer['one']:10.2f} {answer['many']:10.2f} {answer['many'] / answer['one']:10.2f} {answer['miss']:10.1f}")
@@ -100,7 +99,7 @@ def ask(*arguments: str) -> dict:
 
 
 def write_shard(count: int, least: int, most: int, writer: str) -> Path:
-    """Write a shard, once."""
+    """Write a shard, unless it exists."""
     path = OUT / f"open-{count}-{most}-{writer}.tar"
     if path.exists():
         return path
@@ -120,20 +119,11 @@ def write_shard(count: int, least: int, most: int, writer: str) -> Path:
     return path
 
 
-def read_through(path: Path) -> None:
-    """Fill the page cache as a reader does: pages that were just written lie in it in smaller pieces."""
-    with path.open("rb", buffering=0) as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        while file.read(1 << 20):
-            pass
-
-
 # In the fresh process
 
 
 def scan(side: str, path: str) -> dict:
-    """Open a shard and say which names it holds."""
+    """Open a shard; return the time taken and a digest of its names."""
     use(side)
     if side == "floor":
         import numpy as np
@@ -160,7 +150,7 @@ def scan(side: str, path: str) -> dict:
 
 
 def reopen(path: str) -> dict:
-    """Open a shard whose index is kept, again and again."""
+    """Open a shard with a kept index again and again; return the time taken and the size of the index."""
     import wids
 
     with tempfile.TemporaryDirectory() as cache:
@@ -179,7 +169,7 @@ def reopen(path: str) -> dict:
 
 
 def memory(side: str, path: str, num_open: str) -> dict:
-    """Open so many shards, read samples at random, and say what that added."""
+    """Open `num_open` shards, read samples at random, and return the memory that this added."""
     use(side)
     import wids
 
@@ -193,7 +183,7 @@ def memory(side: str, path: str, num_open: str) -> dict:
         dataset = wids.ShardListDataset(shards, transformations=[], cache_dir=cache, lru_size=1000, **more)
         if side == "this" and os.fork() == 0:
             for number in range(len(shards)):
-                dataset[50_000 * number]  # another worker of the machine came to these shards before
+                dataset[50_000 * number]  # as if another worker on this machine had indexed these shards before
             os._exit(0)
         elif side == "this":
             os.wait()
@@ -211,7 +201,7 @@ def anonymous_bytes() -> int:
 
 
 def many() -> dict:
-    """Read at random from one shard, from many open ones, and from ones that must be opened each time."""
+    """Read at random from one shard, from many open ones, and from many that must be opened each time."""
     import wids
 
     with tempfile.TemporaryDirectory() as folder:
@@ -254,7 +244,7 @@ def write_samples(path: Path, numbers: range) -> None:
 
 
 def use(side: str) -> None:
-    """Let the old package go before this one."""
+    """Put the old package before this one on the path, if it is to be measured."""
     if side == "wids 0.1.11":
         sys.path.insert(0, str(OLD))
 

@@ -2,15 +2,17 @@
 
     make bench              # with the peers, in an environment of their own; writes docs/benchmarks.md and its plots
     make bench-quick        # this package, its floor and wids 0.1.11; under two minutes
-    make bench-size         # the cost of one sample against the number of shards and of their members
+    make bench-size         # time for one sample against the number of shards, and of members in a shard
 
-The samples are bytes in memory on all sides, and compared before anything is timed. wids 0.1.11 and webshart read the same
-tars as this package; Hugging Face datasets, ArrayRecord, MosaicML Streaming and LitData read copies in their own formats.
-Bytes are compared with bytes: `dataset.read(i)` with the peers, and `dataset[i]`, which makes streams and adds the key and
-the sample's place, with that of wids 0.1.11, which does the same.
-Each measurement is made by a fresh process, all sides in turn, and the table has medians. The floor is what is left when
-everything but the slices and the dictionary is left out: offsets in a list, one slice of the map per member.
-The floor of streams makes what `dataset[i]` gives.
+Samples are bytes on all sides, the files are in the page cache, and the samples are compared before anything is timed.
+wids 0.1.11, webshart and Megatron-Energon read the same tars as this package; Hugging Face datasets, ArrayRecord,
+MosaicML Streaming and LitData read copies in their own formats. `dataset.read(i)`, which returns bytes, is compared
+with the peers. `dataset[i]`, which returns streams and adds the key and the sample's place, is compared with that of
+wids 0.1.11, which does the same.
+
+Each measurement is a fresh process; the sides take turns, and the table has medians. The floor does nothing but slice:
+it has the offsets in a list, and makes one slice of the map per member and a dictionary. The floor of streams makes
+what `dataset[i]` returns.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from corpus import EVERY_KIND, KINDS, OLD, OUT, SCALES, tars, write_shards
+from corpus import EVERY_KIND, KINDS, OUT, SCALES, install_old, tars, write_shards
 from sides import FLOORS, OPENERS, OURS, PEERS, is_there, like
 
 if TYPE_CHECKING:
@@ -39,11 +41,9 @@ FIGURES = ("random", "again", "in order", "batch", "view", "first", "next shard"
 
 
 def main() -> None:
-    """Measure all sides that can be had, and print or write what was found."""
+    """Measure all sides that are installed, and print or write the results."""
     OUT.mkdir(exist_ok=True)
-    if not OLD.exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD), "wids==0.1.11"]
-        subprocess.run(pip, check=True)
+    install_old()
     by_size = "--sizes" in sys.argv
     sides = [*FLOORS, *OURS, "wids 0.1.11", *filter(is_there, PEERS)]
     if by_size:  # the others convert for minutes
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def measure_all(kind: str, sides: list[str]) -> dict[str, dict[str, float]]:
-    """Return the medians of each side that reads the same bytes as the others."""
+    """Return the medians of each side; a side that fails or reads other bytes is left out."""
     found: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
     for _ in range(ROUNDS):
         for side in list(found):
@@ -87,7 +87,7 @@ def measure_all(kind: str, sides: list[str]) -> dict[str, dict[str, float]]:
 
 
 def print_table(kind: str, rows: dict[str, dict[str, float]]) -> None:
-    """Print one kind's figures, and how many times as fast as each side the like of it in this package is."""
+    """Print the figures for one kind of data, each also as a multiple of this package's."""
     shards, count, fields = EVERY_KIND[kind]
     what = " + ".join(f"{size:,} B" for size in fields.values())
     print(
@@ -103,9 +103,9 @@ def print_table(kind: str, rows: dict[str, dict[str, float]]) -> None:
 
 
 def measure(side: str, kind: str) -> None:
-    """Measure one side in this process, and print what was found as JSON."""
+    """Measure one side in this process, and print the result as JSON."""
     shards, count, fields = EVERY_KIND[kind]
-    warm = OPENERS[side](kind)[0]  # what is made once is made now, and the files are in memory
+    warm = OPENERS[side](kind)[0]  # whatever is made only once is made now, and the files get into the page cache
     for shard in range(shards):
         warm(shard * count)
     for path in (*tars(kind), *(OUT / kind).glob(f"{side}/*")):
@@ -115,9 +115,9 @@ def measure(side: str, kind: str) -> None:
     single, batch = OPENERS[side](kind)
     single(shards * count // 2)
     found: dict[str, Any] = {}
-    if side not in FLOORS:  # which scan with tarfile, and stand for reading only
+    if side not in FLOORS:  # they scan with tarfile; only their reading counts
         found["first"] = 1e3 * (time.perf_counter() - started)
-    if side in {*OURS, "wids 0.1.11"} and shards > 1:  # which open a shard at its first sample
+    if side in {*OURS, "wids 0.1.11"} and shards > 1:  # these open a shard at its first sample
         others = [shard * count + count // 3 for shard in range(min(shards, 50)) if shard != shards // 2]
         found["next shard"] = statistics.median(timed(single, [index]) for index in others) / 1e3
     draw = random.Random(1)
@@ -132,11 +132,12 @@ def measure(side: str, kind: str) -> None:
     }
     for figure, order in orders.items():
         found[figure] = min(timed(single, order) for _ in range(2))
-    if side in {"floor", *OURS, "webshart"}:  # when the processor's caches have learnt these very samples
+    if side in {"floor", *OURS, "webshart"}:  # once the processor's caches hold these very samples
         found["again"] = min(timed(single, orders["random"]) for _ in range(6))
     if batch is not None:
         batches = [draw.sample(range(shards * count), min(BATCH, shards * count)) for _ in range(8)]
-        pickle.dumps(batch(batches[0]))  # as a worker sends it; malloc gives small blocks back to the system until then
+        # As a worker does to send it. Until a large block was freed once, malloc returns small ones to the system.
+        pickle.dumps(batch(batches[0]))
         found["batch"] = min(timed(batch, batches) for _ in range(2)) / len(batches[0])
     if side == "this":
         view = single.__self__.view

@@ -1,9 +1,9 @@
-"""What do remote shards cost: with and without fetching ahead, by ranges, and with a cache smaller than the data?
+"""How long does reading remote shards take with and without prefetching and by ranges, and what does a small cache hit?
 
     make bench-remote
 
-The server is one on localhost that waits before each answer, as a store far away does, and sends at a bounded rate. All
-figures of a table come from one run, alternating; times are medians.
+The server runs on localhost and waits before each answer, as a distant store does. All figures of a table come from one
+run, in which the sides take turns; times are medians.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def put_shards(server: WebServer, folder: Path) -> list[dict[str, Any]]:
-    """Write, index and serve shards; return their entries."""
+    """Write, index and serve shards; return their descriptor entries."""
     draw = random.Random(1)
     paths = []
     for number in range(NUM_SHARDS):
@@ -70,7 +70,7 @@ def put_shards(server: WebServer, folder: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def opened(entries: list[dict[str, Any]], **options: Any) -> Iterator[wids.ShardListDataset]:
-    """Give a dataset with an empty cache."""
+    """Open a dataset with an empty cache."""
     with (
         tempfile.TemporaryDirectory() as cache,
         wids.ShardListDataset(entries, cache_dir=cache, transformations=[], **options) as dataset,
@@ -79,7 +79,7 @@ def opened(entries: list[dict[str, Any]], **options: Any) -> Iterator[wids.Shard
 
 
 def print_ahead(entries: list[dict[str, Any]]) -> None:
-    """Compare an epoch with and without fetching ahead; each sample is used for `STEP_S`."""
+    """Compare an epoch with and without prefetching; each sample is used for `STEP_S`."""
     times: dict[int, list[float]] = {0: [], 2: []}
     for _ in range(ROUNDS):
         for shards_ahead, taken in times.items():
@@ -98,7 +98,7 @@ def print_ahead(entries: list[dict[str, Any]]) -> None:
 
 
 def print_ranges(server: WebServer, entries: list[dict[str, Any]]) -> None:
-    """Compare sparse access: 100 samples anywhere, one at a time and as one batch."""
+    """Compare sparse access: 100 random samples, one at a time and as one batch."""
     indices = random.Random(3).sample(range(NUM_SHARDS * PER_SHARD), 100)
     print("100 samples of 20 kB anywhere in 24 shards              s       MB   requests")
     for label, access, together in (
@@ -122,7 +122,7 @@ def print_ranges(server: WebServer, entries: list[dict[str, Any]]) -> None:
 
 
 def print_hits() -> None:
-    """Compare what stays in the cache with plain LRU and with the best that is possible."""
+    """Compare the cache's hit rate with that of plain LRU and with the best possible one."""
     print("share of openings that hit, epochs 2 to 4                    this      LRU  farthest next use")
     with web_server() as server:
         for share in (0.5, 0.8):
@@ -134,7 +134,7 @@ def print_hits() -> None:
 
 
 def print_row(label: str, server: WebServer, order: list[int], capacity: int, skip: int) -> None:
-    """Print the hit rates of one order of openings."""
+    """Print the hit rates for one sequence of openings."""
     size = 1000
     with tempfile.TemporaryDirectory() as cache:
         storage = Storage(StorageOptions(cache_dir=cache, cache_size=capacity * size))

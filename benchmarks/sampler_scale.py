@@ -1,9 +1,9 @@
-"""Do the samplers stand 100,000 shards and 1e9 samples on 64 ranks, and going on with another number of ranks?
+"""Do the samplers cope with 100,000 shards and 1e9 samples on 64 ranks, and with resuming on another number of ranks?
 
     python benchmarks/sampler_scale.py
 
-Each line is measured by a fresh process. The order is compared with the plain loop of wids 0.1.11 before anything is timed,
-on a set that is small enough for it.
+Each line is measured in fresh processes. Before anything is timed, the order is compared with the plain loop of wids
+0.1.11, on a dataset that is small enough for that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUNDS = 3
 
 
 def main() -> None:
-    """Run each question in processes of its own, and print what came out beside what is aimed at."""
+    """Measure each question in fresh processes, and print the results beside the aims."""
     OUT.mkdir(exist_ok=True)
     descriptor = OUT / "scale.json"
     if not descriptor.exists():
@@ -75,7 +75,7 @@ def ask(question: str, ranks: int = LANES) -> list[list[float]]:
 
 
 def check_order() -> None:
-    """Compare an epoch with the loop that 0.1.11 has."""
+    """Compare an epoch with the loop of 0.1.11."""
     from wids import DistributedChunkedSampler
 
     start, stop, chunk = 30_000, 40_000, 700
@@ -130,7 +130,7 @@ def answer(question: str, ranks: int) -> list[float]:
 
 
 def memory() -> float:
-    """Return the most memory that this process has had, in MB."""
+    """Return the peak memory of this process, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

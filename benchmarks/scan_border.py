@@ -1,19 +1,21 @@
-"""Up to which distance between headers is it faster to look at every block for a header than to hop from one to the next?
+"""Up to which distance between headers is it faster to look for one in every block than to hop from header to header?
 
     make bench-border
 
-`wids.tar.runs.DENSE_STRIDE` is this border. Both ways are measured on the same shards of 96 MB, in turn, with the page
-cache warm (filled by reading) and dropped for the file before each scan; their members are compared first.
+`wids.tar.runs.DENSE_STRIDE` is this distance. Both ways are measured in turn on the same shards of 96 MB, with the file
+in the page cache (filled by reading) and with it dropped from there before each scan. The members that they find are
+compared.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import tarfile
 import tempfile
 import time
 from pathlib import Path
+
+from corpus import OUT, drop, read_through
 
 from wids.source import MmapSource
 from wids.tar import runs, scan_members
@@ -25,11 +27,12 @@ WAYS = {"look": 1 << 40, "hop": 0}
 
 
 def main() -> None:
-    """Print a line per distance."""
+    """Print one line per distance."""
     print(
         f"ms, medians of {ROUNDS}   " + "".join(f"{title:>12}" for title in ("look", "hop", "look, cold", "hop, cold"))
     )
-    with tempfile.TemporaryDirectory(dir=Path(__file__).parent / "out") as folder:
+    OUT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=OUT) as folder:
         for stride in STRIDES_KIB:
             path = Path(folder, "shard.tar")
             write_shard(path, stride << 10)
@@ -40,7 +43,7 @@ def main() -> None:
 
 
 def write_shard(path: Path, stride: int) -> None:
-    """Write members whose headers lie about `stride` bytes apart."""
+    """Write members whose headers are about `stride` bytes apart."""
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
         for number in range(SHARD_BYTES // stride):
             member = tarfile.TarInfo(f"{number:08d}.bin")
@@ -50,7 +53,7 @@ def write_shard(path: Path, stride: int) -> None:
 
 
 def measure(path: Path) -> dict[tuple[str, bool], list[float]]:
-    """Return the seconds that scans took, by way and by whether the cache was cold."""
+    """Return the seconds that scans took, by way and by whether the page cache was cold."""
     times: dict[tuple[str, bool], list[float]] = {(way, cold): [] for way in WAYS for cold in (False, True)}
     read_through(path)
     found = set()
@@ -66,20 +69,6 @@ def measure(path: Path) -> dict[tuple[str, bool], list[float]]:
     if len(found) != 1:
         raise SystemExit("the two ways found different members")
     return times
-
-
-def drop(path: Path) -> None:
-    """Let the page cache forget a file."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def read_through(path: Path) -> None:
-    """Fill the page cache with a file."""
-    with path.open("rb", buffering=0) as file:
-        while file.read(1 << 20):
-            pass
 
 
 BORDER = runs.DENSE_STRIDE

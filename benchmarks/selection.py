@@ -1,10 +1,10 @@
-"""Do ten million samples in a thousand shards allow choosing within seconds and half a gigabyte, and what does a view cost?
+"""Can ten million samples in a thousand shards be selected from within seconds and half a gigabyte? How slow is a view?
 
     python benchmarks/selection.py
 
-The dataset is `benchmarks/synthetic.py`'s: index packs are as large as real ones, shards take no room. Each line is the
-median of fresh processes; memory is the most that the process ever had, imports of torch and numpy (some 220 MB) included.
-What is measured is first compared with the indexes, read one by one.
+The dataset is made by `benchmarks/synthetic.py`: its index packs are as large as real ones, its shards take no space.
+Each line is the median over fresh processes. Memory is the peak of the process, which includes importing torch and
+numpy (about 220 MB). Before anything is timed, the answers are compared with the indexes, read sample by sample.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ QUESTIONS = ("sizes", "has", "fields", "mask of 30 %", "select and pickle", "spl
 
 
 def main() -> None:
-    """Write the dataset once, and ask each question in processes of its own."""
-    # In processes of their own: what this one has had in memory would be counted as that of those that it starts.
+    """Write the dataset unless it exists, and measure each question in fresh processes."""
+    # Not in this process: child processes begin with its peak memory as theirs.
     if not (FOLDER / "train.json").exists():
         subprocess.run([sys.executable, Path(__file__).with_name("synthetic.py"), FOLDER], check=True)
     ask("check")
@@ -63,7 +63,7 @@ def load():
 
 
 def check() -> None:
-    """Compare with a plain loop over the samples of some shards."""
+    """Compare sizes, fields and keys with what the index says of random samples, one by one."""
     dataset = load()
     sizes, both, keys = dataset.sizes("txt"), dataset.has("jpg", "txt"), dataset.keys()
     for index in np.random.default_rng(0).integers(0, len(dataset), 300).tolist():
@@ -104,7 +104,7 @@ def answer(question: str) -> dict[str, float]:
 
 
 def compare(dataset) -> float:
-    """Return how much longer a sample of a view takes than the same sample of the dataset; alternating."""
+    """Return the time for a sample of a view as a multiple of that for the same sample of the dataset, in turn."""
     chosen = np.random.default_rng(0).random(len(dataset)) < 0.3
     view = dataset.select(chosen)
     row_of = np.flatnonzero(chosen).tolist().__getitem__
@@ -124,7 +124,7 @@ def compare(dataset) -> float:
 
 
 def memory() -> float:
-    """Return the most memory that this process has had, in MB."""
+    """Return the peak memory of this process, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -2,12 +2,12 @@
 
     make bench-shard-size
 
-Shards: the same 256 MB of samples in shards of several sizes, from a server that waits 30 ms before each answer and then sends
-100 MB/s on each connection, as a store far away does: seconds until the first sample, and for an epoch in chunks of eight shards with
-`shards_ahead=2`. Every byte that is read is compared with what was stored.
+Shards: the same 256 MB of samples in shards of several sizes, from a server that waits 30 ms before each answer and
+then sends 100 MB/s on each connection, as a distant store does. Measured are the seconds until the first sample and for
+an epoch, in chunks of eight shards with `shards_ahead=2`. Every byte read is compared with what was stored.
 
-Chunks: 100 shards of 1,000 samples, each shard of one of 10 classes; how far the classes in batches of 256 are from even, as a
-multiple of what a perfect shuffle gives, and how many shards a batch touches. Nothing is timed there.
+Chunks: 100 shards of 1,000 samples, each shard of one of 10 classes. Computed are how uneven the classes in batches of
+256 are, as a multiple of the unevenness after a perfect shuffle, and how many shards a batch touches. Nothing is timed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def measure_shards() -> dict[int, tuple[int, float, float]]:
-    """Return for each size how many shards there are, and the median seconds to the first sample and for an epoch."""
+    """Return for each size the number of shards, and the median seconds until the first sample and for an epoch."""
     content = random.Random(0).randbytes(SAMPLE_BYTES)
     times: dict[int, list[tuple[float, float]]] = {size: [] for size in SHARD_MB}
     with web_server() as server:
@@ -76,7 +76,7 @@ def measure_shards() -> dict[int, tuple[int, float, float]]:
 
 
 def put_shards(server: WebServer, size_mb: int, content: bytes) -> list[dict[str, Any]]:
-    """Serve shards of one size; return their entries."""
+    """Serve shards of one size; return their descriptor entries."""
     per_shard = size_mb * 1_000_000 // SAMPLE_BYTES
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as tar:
@@ -90,7 +90,7 @@ def put_shards(server: WebServer, size_mb: int, content: bytes) -> list[dict[str
 
 
 def send_slowly(handler: Handler, content: bytes) -> None:
-    """Answer as a server does whose connections have a limit."""
+    """Answer at `BYTES_PER_S`, like a server that limits each connection."""
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()
@@ -118,7 +118,7 @@ def time_epoch(entries: list[dict[str, Any]], content: bytes) -> tuple[float, fl
 
 
 def measure_chunk(size: float) -> tuple[float, float]:
-    """Return how many shards a batch touches, and how uneven its classes are, as a multiple of a perfect shuffle's."""
+    """Return how many shards a batch touches, and its unevenness of classes as a multiple of a perfect shuffle's."""
     rng = np.random.default_rng(0)
     classes = rng.permutation(np.arange(NUM_SHARDS) % NUM_CLASSES)
     sampler = wids.ChunkedSampler(range(NUM_SHARDS * PER_SHARD), chunksize=int(size * PER_SHARD), shufflefirst=True)
@@ -130,13 +130,13 @@ def measure_chunk(size: float) -> tuple[float, float]:
 
 
 def unevenness(batches: NDArray[np.int64]) -> float:
-    """Return the mean of half the sum of what the shares of the classes in a batch are off, 0 to 1."""
+    """Return the mean total variation distance of the classes in a batch from even shares, 0 to 1."""
     counts = np.stack([np.bincount(batch, minlength=NUM_CLASSES) for batch in batches])
     return float(np.abs(counts / BATCH - 1 / NUM_CLASSES).sum(axis=1).mean() / 2)
 
 
 def draw(shards: dict[int, tuple[int, float, float]], chunks: dict[float, tuple[float, float]]) -> None:
-    """Draw what was found; one panel below the other, so that they can be read on a phone."""
+    """Draw the results, one panel below the other so that they can be read on a phone."""
     import matplotlib as mpl
 
     mpl.use("svg")

@@ -1,6 +1,6 @@
-"""Who reads the shards of a benchmark: this package, what is written out by hand, and every system that does the same job.
+"""The sides of a benchmark: this package, loops written by hand as its floors, and every system that does the same job.
 
-Each side returns a function from an index to `{field: bytes}`, and one for a batch where there is one.
+Opening a side returns a function from an index to `{field: bytes}`, and one for a batch of indices, or None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OURS = ("this", "streams")
 
 
 def is_there(peer: str) -> bool:
-    """Tell whether a peer is installed in the environment that runs this."""
+    """Tell whether a peer is installed in this environment."""
     module = {"mosaicml": "streaming", "energon": "megatron"}.get(peer, peer)
     if importlib.util.find_spec(module) is None:
         print(f"{peer} is not installed, and not measured", file=sys.stderr)
@@ -38,7 +38,7 @@ def is_there(peer: str) -> bool:
 
 
 def like(side: str) -> str:
-    """Return which of this package's sides does the same as a side."""
+    """Return which of this package's sides a side is to be compared with."""
     return "streams" if side in {"streams", "stream floor", "wids 0.1.11"} else "this"
 
 
@@ -56,7 +56,7 @@ def open_this(kind: str) -> tuple[Any, Any]:
 
 
 def open_streams(kind: str) -> tuple[Any, Any]:
-    """This package: a sample of streams, as a DataLoader asks for it."""
+    """This package: a sample of streams, as a DataLoader reads it."""
     dataset = open_dataset(kind)
     return dataset.__getitem__, dataset.__getitems__
 
@@ -72,7 +72,7 @@ def open_old(kind: str) -> tuple[Any, Any]:
 
 
 def map_shards(kind: str) -> tuple[list[mmap.mmap], list[list[slice]], list[list[str]]]:
-    """Return the map of each shard, where its members lie, and the keys of its samples."""
+    """Return the map of each shard, the slices of its members, and the keys of its samples."""
     maps, places, keys = [], [], []
     num_fields = len(EVERY_KIND[kind][2])
     for path in tars(kind):
@@ -86,7 +86,7 @@ def map_shards(kind: str) -> tuple[list[mmap.mmap], list[list[slice]], list[list
 
 
 def open_floor(kind: str, look: Callable[[mmap.mmap], Any] = lambda whole: whole) -> tuple[Any, Any]:
-    """What is left when everything but slices and a dictionary is left out."""
+    """The floor: nothing but one slice per member, and a dictionary."""
     shards, count, fields = EVERY_KIND[kind]
     names = tuple(fields)
     maps, places, _ = map_shards(kind)
@@ -103,13 +103,13 @@ def open_floor(kind: str, look: Callable[[mmap.mmap], Any] = lambda whole: whole
 
 
 def open_view_floor(kind: str) -> tuple[Any, Any]:
-    """The floor, but slices of a memoryview, which copy nothing."""
+    """The floor of views: slices of a memoryview, which copy nothing."""
     read, _ = open_floor(kind, memoryview)
     return read, None
 
 
 def open_stream_floor(kind: str) -> tuple[Any, Any]:
-    """What is left of a sample of streams with its key and place, in a loop over the batch without any call of our own."""
+    """The floor of streams: samples of streams with key and place, made in one loop without calls of this package."""
     shards, count, fields = EVERY_KIND[kind]
     names = tuple(fields)
     maps, places, keys = map_shards(kind)
@@ -137,7 +137,7 @@ def open_stream_floor(kind: str) -> tuple[Any, Any]:
 
 
 def open_copy(kind: str) -> tuple[Any, Any]:
-    """A copy of as many bytes as a sample has, from as many places of memory."""
+    """A copy of as many bytes as a sample has, from as much memory as all samples take."""
     shards, count, fields = EVERY_KIND[kind]
     size = sum(fields.values())
     whole = random.Random(0).randbytes(1 << 20) * (1 + shards * count * size // (1 << 20))
@@ -157,7 +157,7 @@ def open_webshart(kind: str) -> tuple[Any, Any]:
     metadata = converted(kind, "webshart", index)
     dataset = webshart.discover_dataset(str(OUT / kind), metadata=str(metadata))
     readers = [dataset.open_shard(number) for number in range(shards)]
-    names = tuple(sorted(fields))  # the order of its files
+    names = tuple(sorted(fields))  # the order in which it numbers files
 
     def read(index: int) -> dict[str, bytes]:
         shard, position = divmod(index, count)
@@ -190,7 +190,7 @@ def open_datasets(kind: str) -> tuple[Any, Any]:
 
 
 def open_array_record(kind: str) -> tuple[Any, Any]:
-    """ArrayRecord, one record per sample; a record is the fields end to end, whose sizes are known here."""
+    """ArrayRecord, one record per sample: its fields end to end, which have known sizes."""
     from array_record.python import array_record_data_source, array_record_module
 
     fields = EVERY_KIND[kind][2]
@@ -218,7 +218,7 @@ def open_array_record(kind: str) -> tuple[Any, Any]:
 
 
 class Stub(types.ModuleType):
-    """A module that has whatever name is asked of it."""
+    """A module that has every name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -232,7 +232,7 @@ class Stub(types.ModuleType):
 
 def open_mosaicml(kind: str) -> tuple[Any, Any]:
     """MosaicML Streaming's MDS."""
-    # It imports torchvision for datasets of its own, which are not used here and need the torch that it was built for.
+    # It imports torchvision for image datasets that are not used here, and which would need a matching torch.
     for name in ("torchvision", "torchvision.transforms", "torchvision.transforms.functional", "torchvision.datasets"):
         sys.modules[name] = Stub(name)
     from streaming import MDSWriter, StreamingDataset
@@ -250,7 +250,7 @@ def open_mosaicml(kind: str) -> tuple[Any, Any]:
 
 
 def same(sample: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the sample: what LitData applies to each."""
+    """Return the sample unchanged; LitData applies this function to each."""
     return sample
 
 
@@ -265,7 +265,7 @@ def open_litdata(kind: str) -> tuple[Any, Any]:
 
 
 def open_energon(kind: str) -> tuple[Any, Any]:
-    """Megatron-Energon, which reads the tars through its own index of where samples begin."""
+    """Megatron-Energon, which reads the tars through its own index of the samples' offsets."""
     from megatron.energon.epathlib import EPath
     from megatron.energon.flavors.webdataset.itar_reader import ShardInfosITarReader
     from megatron.energon.flavors.webdataset.prepare import WebdatasetPreparator

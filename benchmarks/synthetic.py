@@ -1,9 +1,10 @@
-"""Datasets of any size that take no room: a descriptor, an index pack, and shards that are holes with the headers of their first samples.
+"""Make datasets of any size that take no disk space: a descriptor, an index pack, and shards that are nearly all holes.
 
     python benchmarks/synthetic.py FOLDER [SHARDS [SAMPLES_PER_SHARD]]
 
-What the index says is true of the files as far as it is compared with them: sizes, both ends, and the headers that a pack
-is told by. The members' bytes are zeros that no disk holds, and read as such. Keys are numbers of nine digits.
+A shard contains only the headers of its first sample. The index agrees with the files in everything in which they are
+compared: sizes, both ends, and the headers by which a pack recognizes its shard. The members' bytes lie in holes and
+read as zeros. Keys are numbers of nine digits.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ class Recipe:
     num_shards: int = 1000
     samples_per_shard: int = 10_000
     fields: dict[str, tuple[int, int]] = field(default_factory=lambda: {".jpg": (10_000, 60_000), ".txt": (20, 300)})
-    """The least and the most bytes of each field, in the order of the archive."""
+    """Minimum and maximum bytes of each field, in the order of the archive."""
     missing: float = 0.1
     """Share of the samples that have only the first field."""
     shuffled: bool = False
-    """Whether the keys come in another order, all over the shards."""
+    """Whether the keys are in random order across all shards."""
     seed: int = 0
 
     @property
     def num_samples(self) -> int:
-        """How many samples there are in all shards."""
+        """Number of samples in all shards."""
         return self.num_shards * self.samples_per_shard
 
 
@@ -76,7 +77,7 @@ def write(folder: Path, recipe: Recipe) -> Path:
 
 
 def make_index(recipe: Recipe, numbers: NDArray[np.int64], rng: np.random.Generator) -> TarIndex:
-    """Return the index of a shard whose samples have these numbers as their keys."""
+    """Return the index of a shard whose samples have these numbers as keys."""
     names = tuple(recipe.fields)
     count = len(numbers)
     kinds = (rng.random(count) < recipe.missing).astype(np.int64)
@@ -102,7 +103,7 @@ def make_index(recipe: Recipe, numbers: NDArray[np.int64], rng: np.random.Genera
 
 
 def write_shard(path: Path, index: TarIndex) -> int:
-    """Write a file of holes with the first sample's headers, and return its size."""
+    """Write a sparse file with the first sample's headers, and return its size."""
     size = int(index.offsets[-1]) + -(-int(index.sizes[-1]) // BLOCK) * BLOCK + 2 * BLOCK
     key = bytes(index.keys[:KEY_DIGITS]).decode()
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md, its plot and README's figures from what the benchmarks measured; run by `make bench`."""
+"""Write docs/benchmarks.md, its plots and README's figures from the results of the benchmarks; run by `make bench`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Return README's figures: one sample at random, µs, all kinds side by side."""
+    """Return README's figures: µs for one sample at random, all kinds of data side by side."""
     lines = [
         (
             "Time to read one random sample from memory, in µs. `read(i)` returns bytes, as the peers do; `dataset[i]` returns streams, the key and the place, as wids "
@@ -73,7 +73,7 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
         "`make bench` measures all tables with peers in one run and writes this page; the other sections name their commands. "
         f"On {os.cpu_count()} cores, Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}. Each figure is the median of "
         f"{ROUNDS} fresh processes, in which all sides take turns; files are in memory. The samples are bytes on all sides and were compared "
-        "before anything was timed. wids 0.1.11 and webshart read the same tars; the others read copies in formats of "
+        "before anything was timed. wids 0.1.11, webshart and Megatron-Energon read the same tars; the others read copies in formats of "
         "their own. Peers: " + ", ".join(describe(side) for side in NAMES if side not in {*OURS, *FLOORS}) + ".",
         "",
         (
@@ -99,7 +99,7 @@ def page(results: dict[str, dict[str, dict[str, float]]]) -> str:
 
 
 def compare(results: dict[str, dict[str, dict[str, float]]]) -> list[str]:
-    """Return what is asked of the figures, what they are, and what bounds those that are not reached."""
+    """Return the section on aims: the ratios aimed at, the ratios measured, and what bounds those that fall short."""
     peers = [*PEERS, "wids 0.1.11"]
     rows: list[tuple[str, list[float], list[float]]] = []
     against_peers = {kind: sides for kind, sides in results.items() if kind != "one"}
@@ -162,12 +162,12 @@ def table_row(side: str, figures: dict[str, float], ours: dict[str, float]) -> s
 
 
 def format_figure(value: float) -> str:
-    """Return a figure with three digits, or without decimals."""
+    """Return a figure with three digits; from 1,000 on without decimals."""
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def describe_kind(kind: str) -> str:
-    """Return what one kind of data is."""
+    """Return a description of one kind of data."""
     shards, count, fields = KINDS[kind]
     return f"{counted(shards, 'shard')} of {count:,} samples, " + " + ".join(f"{size:,} B" for size in fields.values())
 
@@ -183,9 +183,9 @@ def describe(side: str) -> str:
 
 
 def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
-    """Draw the cost of one sample at random, a panel for each kind."""
+    """Draw the time for one sample at random, one panel for each kind of data."""
     plt = pyplot()
-    # One below the other, so that they can be read on a phone.
+    # One panel below the other, so that they can be read on a phone.
     figure, panels = plt.subplots(len(results), 1, figsize=(6, 2.6 * len(results)), constrained_layout=True)
     for panel, (kind, rows) in zip(panels, results.items(), strict=True):
         sides = [side for side in reversed(NAMES) if "random" in rows.get(side, {})]

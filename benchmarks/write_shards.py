@@ -1,11 +1,11 @@
-"""How fast are shards written, beside webdataset's own `ShardWriter`?
+"""How fast are shards written, compared with webdataset's own `ShardWriter`?
 
     make bench-write
 
-Both write the same samples of bytes, in turn, in this process, into a fresh folder on the same disk; the time runs until the last
-shard is closed. This package's writer also brings each shard to the disk (fsync) and reads its headers back for the index pack, in a second
-thread; with `index=False` it does the former only. Before anything is timed,
-`tarfile` reads the same names and bytes from both.
+Both write the same samples of bytes, in turn, in this process, into a fresh folder on the same disk; the time runs
+until the last shard is closed. This package's writer also syncs each shard to disk and, in a second thread, reads its
+headers back for the index pack; with `index=False` it only syncs. Before anything is timed, `tarfile` must read the
+same names and bytes from what both have written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import wids
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 KINDS = {
-    # name: (samples, bytes of the image)
+    # name: (number of samples, bytes of the image)
     "20,000 samples of 300 B + 2 B": (20_000, 300),
     "5,000 samples of 12 kB + 2 B": (5_000, 12_000),
     "2,000 samples of 110 kB + 2 B": (2_000, 110_000),
@@ -66,7 +66,7 @@ def make_samples(count: int, size: int) -> list[dict[str, object]]:
 
 
 def write_with_webdataset(folder: Path, samples: list[dict[str, object]]) -> None:
-    """Write with webdataset's own."""
+    """Write with webdataset's own writer."""
     with webdataset.ShardWriter(
         f"{folder}/a-%06d.tar", maxcount=len(samples) // NUM_SHARDS, maxsize=1e12, verbose=0, mtime=0
     ) as writer:
@@ -75,19 +75,19 @@ def write_with_webdataset(folder: Path, samples: list[dict[str, object]]) -> Non
 
 
 def write_with_wids(folder: Path, samples: list[dict[str, object]], *, index: bool = True) -> None:
-    """Write with this package's, descriptor and index pack included."""
+    """Write with this package's writer, including descriptor and index pack."""
     with wids.ShardWriter(f"{folder}/a-%06d.tar", max_samples=len(samples) // NUM_SHARDS, index=index) as writer:
         for sample in samples:
             writer.write(sample)
 
 
 def write_without_index(folder: Path, samples: list[dict[str, object]]) -> None:
-    """Write with this package's, shards only."""
+    """Write with this package's writer, without an index pack."""
     write_with_wids(folder, samples, index=False)
 
 
 def time_one(folder: Path, write: object, samples: list[dict[str, object]]) -> float:
-    """Return the seconds that writing takes; what was written goes before the next one writes."""
+    """Return the seconds that writing takes; the shards are removed afterwards."""
     place = folder / "one"
     place.mkdir()
     os.sync()
@@ -99,7 +99,7 @@ def time_one(folder: Path, write: object, samples: list[dict[str, object]]) -> f
 
 
 def check(folder: Path, sides: dict[str, object], samples: list[dict[str, object]]) -> None:
-    """Stop when the sides write different members."""
+    """Stop if the sides write different members."""
     found = set()
     for write in sides.values():
         place = folder / "check"

@@ -1,4 +1,4 @@
-"""What the site takes from the program itself: commands and their arguments, what `verify` can find, what fields become."""
+"""Fill pages with facts from the program itself: its commands, the findings of `verify`, and the decoders of fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put in what pages have a place for."""
+    """Replace the placeholders in a page with what they stand for."""
     for place, describe in PLACES.items():
         if place in markdown:
             markdown = markdown.replace(place, describe())
@@ -27,7 +27,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Keep options whole: a browser would end a line between `--` and their name."""
+    """Keep options on one line: a browser would break them after `--`."""
     return re.sub(
         r"<code>[^<]*</code>",
         lambda code: re.sub(OPTION, r'<span class="option">\g<0></span>', code[0]),
@@ -36,7 +36,11 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def on_post_page(output: str, **_: Any) -> None:
-    """Stop where a page would have a reader's browser fetch something from elsewhere."""
+    """Fail if a page would make a reader's browser fetch anything from another site.
+
+    Raises:
+        PluginError: It would.
+    """
     fetched = re.search(
         r"""<(?:script|img|iframe|link(?=[^>]*stylesheet))\b[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*>""",
         output,
@@ -48,7 +52,7 @@ def on_post_page(output: str, **_: Any) -> None:
 
 
 def describe_findings() -> str:
-    """Return a table of what `widsindex verify` can find."""
+    """Return a table of the findings of `widsindex verify`."""
     rows = (
         f"| `{kind}` | {severity} | {meaning} |" for kind, (severity, meaning) in KINDS.items()
     )
@@ -56,7 +60,7 @@ def describe_findings() -> str:
 
 
 def describe_decoders() -> str:
-    """Return a table of what fields become, by the first line of their decoder."""
+    """Return a table of fields and their values, by the first lines of the decoders' docstrings."""
     extensions: dict[Any, list[str]] = {}
     for extension, decoder in (PLAIN | WITH_PICKLE).items():
         extensions.setdefault(decoder, []).append(f"`.{extension}`")
@@ -70,19 +74,19 @@ def describe_decoders() -> str:
 
 
 def summarize(decoder: Any) -> str:
-    """Return what a decoder returns: the first line of its docstring, an address in it as a link."""
+    """Return what a decoder returns: the first line of its docstring, with any URL in it as a link."""
     line = decoder.__doc__.splitlines()[0].removeprefix("Return ")
     return re.sub(r"\((https://[^)]+)\)", r"([format](\1))", line)
 
 
 def describe_program() -> str:
-    """Return all commands."""
+    """Return the reference of all commands."""
     return "\n".join(describe_commands(make_parser(), "##"))
 
 
 def describe_commands(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
-    """Yield the Markdown of a parser's commands, and of theirs."""
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to them
+    """Yield the Markdown of a parser's commands and of their subcommands."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public access to them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():
                 yield f"\n{heading} {command.prog}\n\n{escape(command.description or '')}\n"
@@ -94,7 +98,7 @@ def describe_commands(parser: argparse.ArgumentParser, heading: str) -> Iterator
 
 
 def describe_epilog(epilog: str) -> Iterator[str]:
-    """Yield the examples at the end of a help, and before them what else stands there."""
+    """Yield the text and the examples at the end of a command's help."""
     more, _, examples = epilog.partition("examples:\n")
     if more:
         yield f"```text\n{more.strip()}\n```\n"
@@ -104,7 +108,7 @@ def describe_epilog(epilog: str) -> Iterator[str]:
 
 
 def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield a table of a command's own arguments."""
+    """Yield a table of a command's own arguments, if it has any."""
     formatter = command._get_formatter()  # noqa: SLF001
     rows = []
     for action in command._actions:  # noqa: SLF001
@@ -124,7 +128,7 @@ def describe_arguments(command: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def escape(text: str) -> str:
-    """Return text that Markdown shows as it is, in a table too."""
+    """Return text with what Markdown would interpret escaped, also for a table."""
     return re.sub(r"[\\`*_{}\[\]|]", r"\\\g<0>", escape_html(text, quote=False))
 
 
@@ -135,4 +139,4 @@ PLACES = {
     "<!-- decoders -->": describe_decoders,
     "<!-- findings -->": describe_findings,
 }
-"""Comments in pages, and what comes in their place."""
+"""Placeholders in pages, and the functions that make their replacements."""

@@ -1,6 +1,8 @@
-"""Pictures of the built site as a wide screen and a phone show it, light and dark: `make docs-screens`, into site-screens/.
+"""Take pictures of the built site on a wide screen and on a phone, light and dark, into site-screens/: `make docs-screens`.
 
-python docs/screens.py [PAGE.html ...]; it needs Chromium.
+    python docs/screens.py [PAGE.html ...]
+
+Needs Chromium.
 """
 
 from __future__ import annotations
@@ -18,17 +20,17 @@ ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
 OUT = ROOT / "site-screens"
 WIDTHS = {1280: 2400, 400: 3000}
-"""Pixels, and how many of the page's height are shown."""
+"""Width of the screen, and height of the picture, in pixels."""
 SCHEMES = {"light": 1, "dark": 0}
-"""As Chromium numbers them."""
+"""Colour schemes, with Chromium's numbers for them."""
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--hide-scrollbars"]  # fmt: skip
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves without a line for each request."""
+    """Serves files without logging requests."""
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def main() -> None:
@@ -53,7 +55,7 @@ def main() -> None:
 
 
 def take(browser: str, url: str, width: int, height: int, scheme: str, number: int) -> None:
-    """Take one picture; a window is no narrower than 500 pixels, so the page is in a frame of its width."""
+    """Take one picture, of the page in a frame: Chromium makes no window narrower than 500 pixels."""
     with tempfile.NamedTemporaryFile("w", suffix=".html") as frame:
         frame.write(
             f'<body style="margin:0"><iframe src="{url}" style="border:0;width:{width}px;height:{height}px">'

@@ -1,4 +1,4 @@
-"""Accelerate on two processes: the sampler gives each process its part, so there is nothing left to deal.
+"""Train with Accelerate on two processes; the sampler gives each its part, so Accelerate must not split the data again.
 
     python examples/accelerate_digits.py
 
@@ -27,7 +27,7 @@ NUM_RANKS = 2
 
 
 def main(folder: Path) -> None:
-    """Train in two processes; `accelerate launch` starts them alike."""
+    """Start two training processes, as `accelerate launch` does."""
     make_shards(folder)
     run(
         sys.executable,
@@ -47,7 +47,7 @@ def train(folder: Path) -> None:
     dataset = wids.ShardListDataset(folder / "train.json", transformations="l").map(to_pair)
     sampler = wids.DistributedChunkedSampler(dataset, chunksize=256)
     loader = DataLoader(dataset, batch_size=BATCH_SIZE, sampler=sampler, num_workers=1)
-    # accelerator.prepare(loader) would deal the batches of this rank to all ranks once more.
+    # accelerator.prepare(loader) would split the batches of this rank among all ranks once more.
     loader = prepare_data_loader(loader, accelerator.device, num_processes=1, process_index=0, put_on_device=True)
     network = make_model()
     model, optimizer = accelerator.prepare(network, torch.optim.AdamW(network.parameters(), lr=3e-3))

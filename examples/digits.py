@@ -1,9 +1,9 @@
-"""The main job on real data: 1,797 scans of handwritten digits, as tar shards, indexed, drawn, and learnt by two ranks.
+"""The whole workflow on real data: scans of handwritten digits are written as shards, indexed, drawn, and trained on.
 
     python examples/digits.py
 
-Everything is written to examples/out: the shards and their descriptor, a contact sheet (samples.png), the result of the
-training (result.json) and its curve (training.png).
+The 1,797 scans come with scikit-learn; training runs on two ranks. Everything is written to examples/out: the shards and
+their descriptors, a contact sheet (samples.png), the results of training (result.json) and their curves (training.png).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCH_SIZE = 32
 
 
 def main() -> None:
-    """Do all steps, one after the other."""
+    """Run all steps, one after the other."""
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir()
     make_shards(OUT)
@@ -57,12 +57,12 @@ def main() -> None:
 
 
 def run(*command: str) -> None:
-    """Run a program, and stop where it fails."""
+    """Run a program, and stop if it fails."""
     subprocess.run(command, check=True, env={"OMP_NUM_THREADS": "1", **os.environ})
 
 
 def make_shards(folder: Path) -> None:
-    """Write the scans as shards, with descriptors of all of them, of those to train with, and of those held out."""
+    """Write the scans as shards, with descriptors for all shards, for the training shards, and for those held out."""
     write_shards(folder)
     for name, shards in {
         "digits": f"digits-{{0000..{NUM_SHARDS - 1:04d}}}.tar",
@@ -99,7 +99,7 @@ def write_shards(folder: Path) -> None:
 
 
 def draw_samples(dataset: wids.ShardListDataset) -> None:
-    """Draw samples from all over the dataset, with what they are, as a contact sheet."""
+    """Draw samples from all over the dataset, with their labels, as a contact sheet."""
     from matplotlib import pyplot as plt
 
     plt.switch_backend("Agg")
@@ -180,7 +180,7 @@ def to_pair(sample: dict[str, object]) -> tuple[torch.Tensor, int, int]:
 
 
 def shift(images: torch.Tensor) -> torch.Tensor:
-    """Return the images moved by up to one pixel, as hands do."""
+    """Return the images shifted by up to one pixel, as handwriting varies."""
     down, right = torch.randint(-1, 2, (2,)).tolist()
     return images.roll((down, right), (2, 3))
 
@@ -205,7 +205,7 @@ def measure_accuracy(model: nn.Module, descriptor: Path) -> float:
 
 
 def report_coverage(rank: int, num_ranks: int, seen: list[int], num_samples: int) -> None:
-    """Let each rank say how many samples it saw in the last epoch, and check that together they saw each one."""
+    """Print how many samples each rank saw in the last epoch, and check that together they saw all."""
     everyone: list[list[int]] = [[] for _ in range(num_ranks)]
     dist.all_gather_object(everyone, seen)
     counts = [len(indices) for indices in everyone]

@@ -1,9 +1,9 @@
-"""Choose samples by columns, hold out a validation set, and join new captions from other shards; nothing is rewritten.
+"""Select samples by columns, hold out a validation set, and join new captions from other shards; no shard is rewritten.
 
     python examples/filter_and_join.py
 
-The first shards are as a crawl leaves them: pictures of all sizes with a caption and a JSON. The captions were written anew
-later, for some of them, into shards of their own.
+The first shards are what a crawl produces: pictures of all sizes, each with a caption and a JSON. Later, new captions
+for some of the pictures were written into shards of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def main(folder: Path) -> None:
     crawl = wids.ShardListDataset(folder / "crawl.json")
     captions = wids.ShardListDataset(folder / "captions.json")
 
-    # Columns live beside the dataset, here from the samples' own JSON, read once; Parquet or CSV files do as well.
+    # Columns hold values beside the samples. Here they come from the samples' own JSON; they can be Parquet or CSV
+    # files.
     facts = [sample["json"] for sample in crawl.select_fields("json")]
     table = {name: [fact[name] for fact in facts] for name in ("width", "height", "similarity")}
     crawl = crawl.add_columns(table, on="index")
@@ -49,7 +50,7 @@ def main(folder: Path) -> None:
 
 
 def check(facts: list[dict], joined: wids.ShardListDataset, parts: dict, seen: set[str]) -> None:
-    """Compare with what loops over the samples' JSON find."""
+    """Compare with the result of a plain loop over the samples' JSON."""
     expected = [
         number
         for number, fact in enumerate(facts)
@@ -64,7 +65,7 @@ def check(facts: list[dict], joined: wids.ShardListDataset, parts: dict, seen: s
 
 
 def make_crawl(folder: Path) -> None:
-    """Write pictures with captions, and new captions for a third of them in another order."""
+    """Write pictures with captions, and new captions for a third of them, in another order."""
     rng = random.Random(0)
     numbers = range(NUM_SAMPLES)
     with wids.ShardWriter(str(folder / "crawl-%06d.tar"), max_samples=250) as writer:

@@ -1,11 +1,11 @@
-"""Image classification on several GPUs with torchrun: crops at random, a learning rate that falls, checkpoints, validation.
+"""Image classification on several GPUs with torchrun: random crops, learning rate schedule, checkpoints and validation.
 
     torchrun --nproc-per-node=8 examples/imagenet_ddp.py --train imagenet/train.json --val imagenet/val.json --out run
     python examples/imagenet_ddp.py
 
-The second line tries it: it makes small shards, starts itself in two processes, stops them in the middle of an epoch, and
-goes on from the checkpoint. Samples have a `.jpg` and a `.cls`. What is drawn at random depends on sample and epoch alone,
-so a run that was stopped goes on as it would have gone on, also on another number of GPUs.
+The second command is a trial run: it makes small shards, starts this program in two processes, stops them in the middle
+of an epoch, and resumes from the checkpoint. Samples have a `.jpg` and a `.cls`. Augmentation depends only on the
+sample and the epoch, so a run that was stopped continues as if it had not been, even on another number of GPUs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import wids
 
 
 def main() -> None:
-    """Train on this rank, where torchrun has started it."""
+    """Train on this rank, which torchrun has started."""
     options = parse_arguments()
     torch.manual_seed(0)
     device = set_up_rank()
@@ -47,12 +47,12 @@ def main() -> None:
         optimizer.load_state_dict(saved["optimizer"])
         sampler.load_state_dict(saved["sampler"])
         step, consumed = saved["step"], sampler.state_dict()["place"]
-        say(f"going on in epoch {sampler.epoch} after {consumed} samples of it, step {step}")
+        say(f"resuming in epoch {sampler.epoch} after {consumed} samples of it, step {step}")
 
     num_steps = options.epochs * len(loader)
     for epoch in range(sampler.epoch, options.epochs):
         sampler.set_epoch(epoch)
-        for images, labels in loader:  # every rank has as many batches, and the last one is of the same size on all
+        for images, labels in loader:  # all ranks have equally many batches of equal sizes, the last one included
             for group in optimizer.param_groups:
                 group["lr"] = options.lr * (1 + math.cos(math.pi * step / num_steps)) / 2
             loss = nn.functional.cross_entropy(model(normalise(images.to(device))), labels.to(device))
@@ -60,7 +60,7 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             step += 1
-            consumed += len(labels) * dist.get_world_size()  # of all ranks
+            consumed += len(labels) * dist.get_world_size()  # by all ranks
             if step % options.checkpoint_every == 0 or consumed == len(sampler) * dist.get_world_size():
                 state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
                 save({**state, "sampler": sampler.state_dict(consumed=consumed)}, checkpoint)
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def set_up_rank() -> torch.device:
-    """Join the other ranks; return where this one computes."""
+    """Join the process group; return the device of this rank."""
     if not torch.cuda.is_available():
         dist.init_process_group("gloo")
         return torch.device("cpu")
@@ -84,7 +84,7 @@ def set_up_rank() -> torch.device:
 
 
 def make_loader(options: argparse.Namespace) -> tuple[wids.DistributedChunkedSampler, DataLoader]:
-    """Return this rank's training samples."""
+    """Return the sampler and the loader of this rank's training samples."""
     dataset = wids.ShardListDataset(options.train).map(Augment(options.size))
     sampler = wids.DistributedChunkedSampler(dataset, sample_seeds=True, drop_last=True, shards_ahead=2)
     loader = DataLoader(
@@ -99,10 +99,10 @@ def make_loader(options: argparse.Namespace) -> tuple[wids.DistributedChunkedSam
 
 
 class Augment:
-    """A part of the image at random, as large as the network wants it, mirrored or not.
+    """Takes a random part of an image, scales it to the network's input size, and mirrors it or not.
 
     Args:
-        size: Pixels of a side.
+        size: Width and height of the result, in pixels.
     """
 
     def __init__(self, size: int) -> None:
@@ -110,7 +110,7 @@ class Augment:
 
     def __call__(self, sample: dict[str, Any]) -> tuple[torch.Tensor, int]:
         """Return `(3, size, size)` uint8 and the class."""
-        rng = random.Random(sample["__seed__"])  # the same for this sample in this epoch, wherever it is read
+        rng = random.Random(sample["__seed__"])  # depends on the sample and the epoch, not on where it is read
         image = sample["jpg"].convert("RGB")
         share = rng.uniform(0.35, 1) ** 0.5
         width, height = image.width * share, image.height * share
@@ -123,10 +123,10 @@ class Augment:
 
 
 class Whole:
-    """The whole image, as large as the network wants it.
+    """Scales a whole image to the network's input size.
 
     Args:
-        size: Pixels of a side.
+        size: Width and height of the result, in pixels.
     """
 
     def __init__(self, size: int) -> None:
@@ -138,17 +138,17 @@ class Whole:
 
 
 def to_tensor(image: Image.Image) -> torch.Tensor:
-    """Return `(3, height, width)` uint8: a quarter of what floats would carry from the workers to the GPU."""
+    """Return `(3, height, width)` uint8, a quarter of the bytes that floats would take on the way to the GPU."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
 def normalise(images: torch.Tensor) -> torch.Tensor:
-    """Return float32 with about mean 0 and deviation 1."""
+    """Return float32 images with a mean of about 0 and a standard deviation of about 1."""
     return (images.float() - 118) / 64
 
 
 def evaluate(model: nn.Module, options: argparse.Namespace, device: torch.device) -> float:
-    """Return the share of the validation samples whose class the model finds; each counts once, whatever the ranks."""
+    """Return the share of validation samples whose class the model finds; each counts once on any number of ranks."""
     dataset = wids.ShardListDataset(options.val).map(Whole(options.size))
     sampler = wids.DistributedChunkedSampler(dataset, shuffle=False, even=False)
     counts = torch.zeros(2, device=device)
@@ -163,7 +163,7 @@ def evaluate(model: nn.Module, options: argparse.Namespace, device: torch.device
 
 
 def make_model(num_classes: int) -> nn.Module:
-    """Return a small network; for ImageNet itself take `torchvision.models.resnet50()`."""
+    """Return a small network; for ImageNet itself use `torchvision.models.resnet50()`."""
     layers: list[nn.Module] = []
     for before, after in ((3, 16), (16, 32), (32, 64)):
         layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
@@ -171,7 +171,7 @@ def make_model(num_classes: int) -> nn.Module:
 
 
 def save(state: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint whole or not at all, on rank 0."""
+    """Write a checkpoint on rank 0, whole or not at all."""
     if dist.get_rank() == 0:
         partial = path.with_suffix(".partial")
         torch.save(state, partial)
@@ -190,21 +190,21 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--train", required=True, help="descriptor of the training shards")
     parser.add_argument("--val", required=True, help="descriptor of the validation shards")
     parser.add_argument(
-        "--out", type=Path, required=True, help="folder of the checkpoint; gone on from if there is one"
+        "--out", type=Path, required=True, help="folder of the checkpoint, from which training resumes if there is one"
     )
     parser.add_argument("--num-classes", type=int, default=1000)
-    parser.add_argument("--size", type=int, default=224, help="pixels of a side (%(default)s)")
+    parser.add_argument("--size", type=int, default=224, help="width and height of images, in pixels (%(default)s)")
     parser.add_argument("--epochs", type=int, default=90)
-    parser.add_argument("--batch-size", type=int, default=128, help="of each rank (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=128, help="samples per batch and rank (%(default)s)")
     parser.add_argument("--lr", type=float, default=0.4)
-    parser.add_argument("--workers", type=int, default=8, help="processes that read, of each rank (%(default)s)")
+    parser.add_argument("--workers", type=int, default=8, help="reading processes per rank (%(default)s)")
     parser.add_argument("--checkpoint-every", type=int, default=1000, metavar="STEPS")
-    parser.add_argument("--stop-after", type=int, metavar="STEPS", help="end there, to try out going on")
+    parser.add_argument("--stop-after", type=int, metavar="STEPS", help="stop early, to try out resuming")
     return parser.parse_args()
 
 
 def try_it(folder: Path) -> None:
-    """Train on small shards, with a stop."""
+    """Train on small shards, with a stop in between."""
     for name, num_samples in (("train", 1280), ("val", 200)):
         make_shards(folder, name, num_samples)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", __file__]
@@ -213,12 +213,12 @@ def try_it(folder: Path) -> None:
     run([*command, "--checkpoint-every=10", "--stop-after=35"])
     output = run(command)
     accuracy = float(output.split()[-1])
-    if "going on in epoch 1 after 640 samples" not in output or accuracy < 0.9:
-        sys.exit("it should go on at the checkpoint, and the accuracy should be above 0.9")
+    if "resuming in epoch 1 after 640 samples" not in output or accuracy < 0.9:
+        sys.exit("it should resume at the checkpoint, and the accuracy should be above 0.9")
 
 
 def run(command: list[str]) -> str:
-    """Run a program, show what it prints, and return it."""
+    """Run a program, print its output, and return it."""
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     output = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout
     print(output, end="")
@@ -226,7 +226,7 @@ def run(command: list[str]) -> str:
 
 
 def make_shards(folder: Path, name: str, num_samples: int) -> None:
-    """Write images of four classes: lines across, lines down, a chessboard, one colour."""
+    """Write images of four classes: horizontal stripes, vertical stripes, a chessboard, one colour."""
     rng = np.random.default_rng(num_samples)
     with wids.ShardWriter(str(folder / f"{name}-%06d.tar"), max_samples=200) as writer:
         for number in range(num_samples):

@@ -1,9 +1,10 @@
-"""Batches of texts of about the same length, equally many on two ranks, with a limit on what a batch costs.
+"""Batches of texts of similar length, the same number on both of two ranks, with a limit on the cost of a batch.
 
     python examples/length_buckets.py
 
-The lengths come from the index, so that no text is read to sort them. Batches at random are padded to their longest text;
-those of buckets hardly at all, and a limit on padded tokens instead of on texts keeps their memory even.
+The lengths come from the index, so no text is read to sort them. Random batches are padded to their longest text;
+batches from buckets need hardly any padding. Limiting a batch's padded tokens instead of its texts keeps its memory
+even.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def main(folder: Path) -> None:
     dataset = wids.ShardListDataset(folder / "texts.json").map(to_tokens)
     lengths = dataset.sizes("txt")
     buckets = np.ceil(np.log2(lengths) * 4)  # the longest of a bucket is at most 19 % longer than the shortest
-    padded = 2 ** (buckets / 4)  # what a text of the bucket takes up at most: to count it so bounds the padded batch
+    padded = 2 ** (buckets / 4)  # the longest text that the bucket allows; with it as cost, padded batches are bounded
     print(f"{len(dataset)} texts of {lengths.min()} to {lengths.max()} bytes in {len(np.unique(buckets))} buckets")
 
     at_random = DataLoader(dataset, batch_size=16, sampler=wids.ChunkedSampler(dataset), collate_fn=pad)
@@ -39,7 +40,7 @@ def main(folder: Path) -> None:
 
     seen: list[int] = []
     num_batches = []
-    for rank in range(NUM_RANKS):  # in a job each of these is a process of its own
+    for rank in range(NUM_RANKS):  # in a real job each rank is a process of its own
         sampler = wids.DistributedChunkedSampler(dataset, rank=rank, num_replicas=NUM_RANKS)
         batches = wids.BucketBatchSampler(sampler, None, buckets, cost=padded, max_cost=MAX_TOKENS)
         loader = DataLoader(dataset, batch_sampler=batches, collate_fn=pad, num_workers=1)
@@ -60,7 +61,7 @@ def main(folder: Path) -> None:
 
 
 def padding_share(loader: DataLoader) -> tuple[float, list[int], int]:
-    """Return which share of the tokens is padding, the indices seen, and the tokens of the largest batch."""
+    """Return the share of tokens that are padding, the indices seen, and the number of tokens in the largest batch."""
     num_tokens = largest = num_padding = 0
     seen: list[int] = []
     for tokens, indices in loader:
@@ -77,7 +78,7 @@ def to_tokens(sample: dict[str, str]) -> tuple[torch.Tensor, int]:
 
 
 def pad(samples: list[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, list[int]]:
-    """Return `(batch, longest)` tokens, filled up with zeros, and the indices."""
+    """Return `(batch, longest)` tokens, padded with zeros, and the indices."""
     texts, indices = zip(*samples, strict=True)
     return pad_sequence(texts, batch_first=True), list(indices)
 

@@ -1,8 +1,9 @@
-"""Lightning on two processes: the Trainer leaves the sampler alone, and a checkpoint in the middle of an epoch has its place.
+"""Train with Lightning on two processes; a checkpoint in the middle of an epoch holds the sampler's place in it.
 
     python examples/lightning_digits.py
 
-Shards and model are those of digits.py. Needs the package lightning.
+The Trainer leaves the sampler alone, since it is a `DistributedSampler`. Shards and model are those of digits.py. Needs
+the package lightning.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ import wids
 
 NUM_EPOCHS = 5
 STOP_AFTER = 100
-"""Steps: the last epoch has begun then, and not ended."""
+"""Steps before the stop, which falls into the last epoch."""
 BATCH_SIZE = 32
 NUM_RANKS = 2
 
 
 class Digits(lightning.LightningDataModule):
-    """The shards, and the place in them.
+    """The training shards, and how far training has read them.
 
     Args:
-        descriptor: Of the shards to train with.
+        descriptor: Path of the descriptor of the training shards.
     """
 
     def __init__(self, descriptor: Path) -> None:
@@ -42,16 +43,16 @@ class Digits(lightning.LightningDataModule):
         self.sampler = wids.DistributedChunkedSampler(self.dataset, chunksize=256)
 
     def train_dataloader(self) -> DataLoader:
-        """Return the loader; the sampler is a `DistributedSampler`, whose epoch the Trainer sets."""
+        """Return the loader; the Trainer sets the epoch of its sampler, as that is a `DistributedSampler`."""
         return DataLoader(self.dataset, batch_size=BATCH_SIZE, sampler=self.sampler, num_workers=1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps: the place after the batches that all ranks have trained with."""
+        """Return the sampler's state for a checkpoint: the place after the batches that all ranks have trained on."""
         done = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed
         return self.sampler.state_dict(consumed=done * BATCH_SIZE * self.trainer.world_size)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on at the place that a checkpoint kept."""
+        """Resume at the place in a checkpoint."""
         self.sampler.load_state_dict(state)
 
 
@@ -70,7 +71,7 @@ class Classifier(lightning.LightningModule):
         return nn.functional.cross_entropy(self.model(shift(images)), labels)
 
     def on_train_epoch_start(self) -> None:
-        """Forget the samples of the epoch before."""
+        """Forget the samples of the previous epoch."""
         self.seen.clear()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -79,7 +80,7 @@ class Classifier(lightning.LightningModule):
 
 
 def main(folder: Path) -> None:
-    """Train in two processes, which torchrun starts."""
+    """Start two training processes with torchrun."""
     make_shards(folder)
     run(
         sys.executable,
@@ -93,8 +94,8 @@ def main(folder: Path) -> None:
 
 
 def train(folder: Path) -> None:
-    """Train on this rank, stop in the middle of an epoch, and go on from the checkpoint."""
-    warnings.filterwarnings("ignore", module="lightning")  # of few workers, and of no GPU
+    """Train on this rank, stop in the middle of an epoch, and resume from the checkpoint."""
+    warnings.filterwarnings("ignore", module="lightning")  # about few workers and no GPU
     lightning.seed_everything(0, verbose=False)
     keep = ModelCheckpoint(folder, "stopped", every_n_train_steps=STOP_AFTER)
     model, data = Classifier(), Digits(folder / "train.json")
@@ -129,7 +130,7 @@ def make_trainer(**more: Any) -> lightning.Trainer:
 
 
 def gather(seen: list[int]) -> list[int]:
-    """Return what all ranks saw."""
+    """Return the indices that all ranks saw."""
     everyone = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(everyone, seen)
     return [index for indices in everyone for index in indices]

@@ -1,8 +1,9 @@
-"""A few samples out of shards on a web server: only their bytes are fetched; then a whole epoch, which fetches whole shards.
+"""Read a few samples from shards on a web server, which fetches only their bytes, then a whole epoch, shard by shard.
 
     python examples/remote_ranges.py
 
-The server is started here, on localhost, and counts what it sends. Any web server or bucket that answers ranges does.
+The server is started here, on localhost, and counts what it sends. Any web server or bucket that supports range
+requests will do.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main(folder: Path) -> None:
         print(f"{dataset} at {url}, {stored / 1e6:.1f} MB")
 
         indices = random.Random(0).sample(range(len(dataset)), 40)
-        samples = dataset.__getitems__(indices)  # a batch, as a DataLoader asks for it
+        samples = dataset.__getitems__(indices)  # reads a batch, as a DataLoader does
         few = server.num_bytes
         stats = dataset.stats()
         print(f"40 samples: {few / 1e6:.2f} MB sent, {stats['requests']} requests for ranges, no shard kept on disk")
@@ -75,7 +76,7 @@ def serve(folder: Path) -> Iterator[CountingServer]:
 
 
 class CountingServer(ThreadingHTTPServer):
-    """Serves files, or parts of them, and counts the bytes it sends."""
+    """Serves files or parts of them, and counts the bytes that it sends."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("localhost", 0), Answer)
@@ -85,12 +86,12 @@ class CountingServer(ThreadingHTTPServer):
 
 
 class Answer(BaseHTTPRequestHandler):
-    """Answers with a file, or with the range of it that is asked for."""
+    """Answers with a file, or with the requested range of it."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Send what is asked for."""
+        """Send what is requested."""
         path = self.server.folder / Path(self.path).name
         if not path.is_file():
             self.send_error(404)
@@ -107,7 +108,7 @@ class Answer(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(stop - start))
         self.send_header("ETag", f'"{path.stat().st_mtime_ns}-{len(data)}"')
         self.end_headers()
-        with self.server.lock:  # before it is sent, so that whoever has it finds it counted
+        with self.server.lock:  # counted before it is sent, so that the client finds it counted on receipt
             self.server.num_bytes += stop - start
         self.wfile.write(data[start:stop])
 
@@ -116,14 +117,14 @@ class Answer(BaseHTTPRequestHandler):
 
 
 def make_shards(folder: Path) -> None:
-    """Write shards of incompressible samples, about 10 kB each, with their descriptor and the pack of their indexes."""
+    """Write shards of random samples, about 10 kB each, with their descriptor and index pack."""
     with wids.ShardWriter(str(folder / "pictures-%06d.tar"), max_samples=500) as writer:
         for number in range(NUM_SAMPLES):
             writer.write({"__key__": f"{number:06d}", ".bin": picture(number)})
 
 
 def picture(number: int) -> bytes:
-    """Return the bytes of one sample, which stand for a picture."""
+    """Return the bytes of one sample, random ones in place of a picture."""
     rng = random.Random(number)
     return rng.randbytes(rng.randint(5_000, 15_000))
 

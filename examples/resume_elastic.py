@@ -1,9 +1,9 @@
-"""A training that is stopped and goes on, on four processes, then two, then three, as if nothing had happened.
+"""Stop a training run and resume it on another number of processes: on four, then two, then three.
 
     python examples/resume_elastic.py
 
-The sampler's state is a few numbers that hold for any number of ranks: every global batch has the same samples as without a
-stop. With the batch divided among the ranks there are, the weights come out the same too, but for the rounding of sums.
+The sampler's state is a few numbers that are valid for any number of ranks: every global batch has the same samples as
+without a stop. If the global batch is divided among the ranks, the weights come out the same too, except for rounding.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ import wids
 
 GLOBAL_BATCH = 48
 NUM_LANES = 12
-"""Fixed, so that a run on one process has the same order; all numbers of ranks here divide it."""
+"""Fixed, so that a run on one process has the same order; a multiple of every number of ranks used here."""
 NUM_STEPS = 60
 STRETCHES = [(4, 25), (2, 20), (3, 15)]
-"""How many ranks train for how many steps before they are stopped."""
+"""Pairs of the number of ranks, and the number of steps for which they train before they are stopped."""
 
 
 def main(folder: Path) -> None:
-    """Train with stops and without, and compare."""
+    """Train with and without stops, and compare."""
     write_shards(folder)
     for num_ranks, num_steps in STRETCHES:
         launch(folder, "stopped", num_ranks, num_steps)
@@ -50,12 +50,12 @@ def main(folder: Path) -> None:
 
 
 def launch(folder: Path, name: str, num_ranks: int, num_steps: int) -> None:
-    """Run so many processes, as torchrun does on one machine."""
+    """Run one process per rank, as torchrun does on one machine."""
     mp.start_processes(train, (folder, name, num_ranks, num_steps), nprocs=num_ranks, start_method="fork")
 
 
 def train(rank: int, folder: Path, name: str, num_ranks: int, num_steps: int) -> None:
-    """Go on from the checkpoint, if there is one, for some steps."""
+    """Train for some steps, from the checkpoint if there is one."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     meeting = folder / f"{name}-{num_ranks}"

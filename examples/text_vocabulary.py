@@ -1,9 +1,9 @@
-"""A vocabulary over all shards, counted by several processes, and batches that are tokenised on the fly.
+"""Count a vocabulary over all shards with several processes, then read batches that are tokenised on the fly.
 
     python examples/text_vocabulary.py
 
 Each process counts the words of its shards in the mapped files themselves (`dataset.view`): no text is copied, and only the
-counts travel back. The vocabulary then turns texts into numbers in the workers of a DataLoader.
+counts are sent back. With the vocabulary, the workers of a DataLoader then turn texts into numbers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
 def count_words(dataset: wids.ShardListDataset, num_processes: int) -> Counter[bytes]:
     """Return how often each word occurs, one shard at a time in each of several processes."""
     total: Counter[bytes] = Counter()
-    # Spawned, because a fork of a process that runs threads may hang; the dataset pickles in a few kB.
+    # Spawned, because forking a process that has threads may hang. The dataset pickles to a few kB.
     with ProcessPoolExecutor(num_processes, mp_context=get_context("spawn")) as pool:
         for counts in pool.map(partial(count_shard, dataset), range(len(dataset.shards))):
             total += counts
@@ -70,7 +70,7 @@ def count_shard(dataset: wids.ShardListDataset, shard: int) -> Counter[bytes]:
     stop = dataset.cum_lengths[shard]
     counts: Counter[bytes] = Counter()
     for index in range(stop - dataset.lengths[shard], stop):
-        text = dataset.view(index)["txt"]  # a memoryview of the mapped shard, which regular expressions search as it is
+        text = dataset.view(index)["txt"]  # a memoryview of the mapped shard, which `re` can search without a copy
         counts.update(match[0] for match in WORD.finditer(text))
     return counts
 
@@ -79,8 +79,8 @@ class Tokenizer:
     """Turns a sample into the numbers of its words, `(length,)` int64.
 
     Args:
-        counts: Of all words.
-        size: How many of them get a number of their own, the most frequent ones.
+        counts: How often each word occurs.
+        size: How many of the most frequent words get a number of their own.
     """
 
     def __init__(self, counts: Counter[bytes], size: int) -> None:
@@ -93,12 +93,12 @@ class Tokenizer:
 
 
 def pad(texts: list[torch.Tensor]) -> torch.Tensor:
-    """Return `(batch, longest)`, filled up with `PADDING`."""
+    """Return `(batch, longest)` tokens, padded with `PADDING`."""
     return pad_sequence(texts, batch_first=True, padding_value=PADDING)
 
 
 def make_texts(folder: Path) -> None:
-    """Write texts whose words are as unevenly frequent as those of a language."""
+    """Write texts whose word frequencies follow Zipf's law, as those of natural languages do."""
     rng = random.Random(0)
     words = [f"word{number}" for number in range(5000)]
     weights = [1 / rank for rank in range(1, len(words) + 1)]

@@ -1,9 +1,9 @@
-"""Clips at random places of videos, with their sound and their captions, out of `.mp4` members that are not copied.
+"""Read clips from anywhere in videos, with their sound and captions, from `.mp4` members that are not copied.
 
     python examples/video_clips.py
 
 `dataset.open(i, "mp4")` is a seekable file over a member of the shard. PyAV seeks in it to the keyframe before a clip and
-decodes from there, so that a clip of a long video reads the clip and the table of contents, not the video.
+decodes from there. So reading a clip of a long video reads the clip and the table of contents, not the whole video.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STRIDE = 2
 
 
 def main(folder: Path) -> None:
-    """Write videos, and read clips of them in batches."""
+    """Write videos, and read clips from them in batches."""
     make_videos(folder)
     videos = wids.ShardListDataset(folder / "videos.json", transformations=[])
     clips = Clips(videos)
@@ -60,10 +60,10 @@ def main(folder: Path) -> None:
 
 
 class Clips(Dataset):
-    """Clips by number: `CLIP_FRAMES` frames each, one behind the other through all videos.
+    """Clips by number, of `CLIP_FRAMES` frames each, one after another through all videos.
 
     Args:
-        videos: Samples with `.mp4` and `.json`, whose `num_frames` says how long the video is.
+        videos: Samples with `.mp4` and `.json`, whose `num_frames` is the length of the video.
     """
 
     def __init__(self, videos: wids.ShardListDataset) -> None:
@@ -123,13 +123,13 @@ def read_sound(file: io.BufferedIOBase, start_s: float, length_s: float) -> torc
 def decode_from(
     container: av.container.InputContainer, stream: av.stream.Stream, start_s: Fraction
 ) -> Iterator[av.frame.Frame]:
-    """Yield frames of a stream from the keyframe before a time on."""
+    """Yield the frames of a stream, beginning with the keyframe before a time."""
     container.seek(int(start_s / stream.time_base), stream=stream)
     yield from container.decode(stream)
 
 
 class Counting(io.BufferedReader):
-    """A file that counts the bytes that are read from it."""
+    """A file that counts the bytes read from it."""
 
     num_bytes = 0
 
@@ -137,21 +137,21 @@ class Counting(io.BufferedReader):
         super().__init__(file.detach())
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read as any file does."""
+        """Read, and count what was read."""
         data = super().read(size)
         self.num_bytes += len(data)
         return data
 
 
 def drawn_numbers(frames: torch.Tensor) -> torch.Tensor:
-    """Return which frames these are, `(batch, time)`: `make_video` drew it into each, in stripes of black and white."""
+    """Return the numbers of frames, `(batch, time)`, which `make_video` drew into them as black and white stripes."""
     top = frames[:, :, 0, : HEIGHT // 2].float()
     bits = top.unflatten(-1, (NUM_BITS, -1)).mean(dim=(2, 4)) > 127
     return (bits * 2 ** torch.arange(NUM_BITS)).sum(dim=-1)
 
 
 def make_videos(folder: Path) -> None:
-    """Write videos with a tone and captions in step."""
+    """Write videos with a tone and one caption per second."""
     with wids.ShardWriter(str(folder / "videos-%06d.tar"), max_samples=3) as writer:
         for number in range(NUM_VIDEOS):
             seconds = range(NUM_FRAMES // FRAMES_PER_S)

@@ -1,4 +1,4 @@
-"""Run what needs no torch on the other Python versions of this machine, each in an environment of its own.
+"""Run the tests that need no torch on the other Python versions of this machine, each in an environment of its own.
 
 python tests/other_pythons.py
 """
@@ -27,16 +27,16 @@ LONG = (
     "tests/storage/test_compression.py", "tests/tools/test_writer_kill.py", "tests/tools/test_reshard.py", "tests/cli/test_bad_input.py",
     "tests/cli/test_commands.py",
 )  # fmt: skip
-"""What they find does not depend on the version."""
+"""Long tests that are left out, because their results do not depend on the Python version."""
 FEW = ("tests/tar", "tests/descriptor", "tests/test_indexed.py")
-"""What the versions run that lie between the oldest and the newest one that is there."""
+"""Tests for the versions between the oldest and the newest one installed."""
 OPTIONS = (
     "-q", "-n", "3", "-p", "no:cacheprovider", "--no-header", "-m", "not needs_torch", *(f"--ignore={path}" for path in LONG)
 )  # fmt: skip
 
 
 def main() -> None:
-    """Test each version that is there, but the one that runs this."""
+    """Test each installed version except the one that runs this script."""
     there = {version: find(version) for version in VERSIONS}
     tested = [
         version for version in VERSIONS if there[version] and version != f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -53,18 +53,18 @@ def main() -> None:
 
 
 def environment(version: str, interpreter: str) -> Path:
-    """Return the interpreter of an environment with what the tests need, made where it is not there."""
+    """Return the interpreter of an environment with what the tests need, which is made unless it exists."""
     return make_environment(version, interpreter, packages())
 
 
 def make_environment(name: str, interpreter: str, wanted: list[str], alone: Iterable[str] = ()) -> Path:
-    """Return the interpreter of the environment `.venv-NAME`, made anew where other packages are wanted than are there.
+    """Return the interpreter of the environment `.venv-NAME`, which is made anew if it was made for other packages.
 
     Args:
-        name: Of the environment.
-        interpreter: Which Python it is of.
-        wanted: Packages that are installed with all that they need.
-        alone: Packages that are installed without what they need.
+        name: Name of the environment.
+        interpreter: Python interpreter to make it with.
+        wanted: Packages to install with their dependencies.
+        alone: Packages to install without their dependencies.
     """
     folder = ROOT / f".venv-{name}"
     python = folder / "bin" / "python"
@@ -80,31 +80,31 @@ def make_environment(name: str, interpreter: str, wanted: list[str], alone: Iter
 
 
 def packages() -> list[str]:
-    """Return what `pyproject.toml` says that the package needs, without torch, and what the tests need."""
-    said = requires("wids") or []
-    needed = {line for line in said if "extra ==" not in line and name_of(line) != "torch"}
-    return sorted(needed | {line.partition(";")[0].strip() for line in said if name_of(line) in TOOLS})
+    """Return the package's dependencies without torch, and those of the tests, as requirements."""
+    requirements = requires("wids") or []
+    needed = {line for line in requirements if "extra ==" not in line and name_of(line) != "torch"}
+    return sorted(needed | {line.partition(";")[0].strip() for line in requirements if name_of(line) in TOOLS})
 
 
 def name_of(requirement: str) -> str:
-    """Return the name in a requirement without its versions."""
+    """Return the name in a requirement, without version or extras."""
     return re.split(r"[^\w-]", requirement, maxsplit=1)[0]
 
 
 def find(version: str) -> str | None:
-    """Return an interpreter of this version that runs: on the path, or one of pyenv's that is not chosen there."""
+    """Return a working interpreter of this version, from the path or from pyenv's folder; None if there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     places = [shutil.which(f"python{version}"), *map(str, pyenv.glob(f"{version}.*/bin/python{version}"))]
     return next((place for place in places if place is not None and runs(place)), None)
 
 
 def runs(interpreter: str) -> bool:
-    """Tell whether an interpreter starts; a shim may stand for a version that is not installed."""
+    """Tell whether an interpreter starts; pyenv may have a shim for a version that is not active."""
     return subprocess.run([interpreter, "-c", ""], check=False, capture_output=True).returncode == 0
 
 
 def say(line: str) -> None:
-    """Print before what a child process prints."""
+    """Print a line at once, so that it precedes the output of child processes."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

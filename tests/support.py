@@ -1,4 +1,4 @@
-"""What several tests arrange: real tar shards and descriptors, written by other programs than the one under test."""
+"""Set-up that several tests share: real tar shards and descriptors, written without the code under test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOBODY = 65534
 
 
 def write_tar(path: Path, members: Iterable[tuple[str, bytes]], *, tar_format: int = tarfile.USTAR_FORMAT) -> Path:
-    """Write `(name, data)` members with CPython's `tarfile`, in their order."""
+    """Write `(name, data)` members with CPython's `tarfile`, in order."""
     with tarfile.open(path, "w", format=tar_format) as tar:
         for name, data in members:
             info = tarfile.TarInfo(name)
@@ -31,7 +31,7 @@ def write_tar(path: Path, members: Iterable[tuple[str, bytes]], *, tar_format: i
 
 
 def sample_members(num_samples: int, *, first: int = 0) -> list[tuple[str, bytes]]:
-    """Return the members of samples `000000`, `000001`, … with a `.txt` and a `.cls` each."""
+    """Return the members of samples `000000`, `000001`, …, each with a `.txt` and a `.cls`."""
     members = []
     for number in range(first, first + num_samples):
         members.append((f"{number:06d}.txt", f"text of {number}".encode()))
@@ -40,7 +40,7 @@ def sample_members(num_samples: int, *, first: int = 0) -> list[tuple[str, bytes
 
 
 def write_shards(folder: Path, counts: Iterable[int]) -> list[tuple[str, int]]:
-    """Write one shard per count, numbered on through all of them; return `(path, count)` pairs."""
+    """Write one shard per count, with samples numbered consecutively across shards; return `(path, count)` pairs."""
     shards = []
     first = 0
     for shard, count in enumerate(counts):

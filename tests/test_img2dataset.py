@@ -1,4 +1,4 @@
-"""From a folder as img2dataset writes it to batches of one shape on two ranks: the lines that docs/selection.md shows, run by torchrun."""
+"""From a folder of img2dataset to batches of one shape on two ranks: the code of docs/selection.md, run by torchrun."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def laion(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def samples(folder: Path) -> dict[str, dict[str, object]]:
-    """Return what the JSON members of the tars say, by key, as CPython's tarfile reads them."""
+    """Return the content of the JSON members of the tars, by key, as CPython's `tarfile` reads them."""
     found = {}
     for path in sorted(folder.glob("*.tar")):
         with tarfile.open(path) as tar:

@@ -1,4 +1,4 @@
-"""Columns are the lists that they were made of, whatever is taken of them, and so they are in a file."""
+"""Columns hold the values of the lists they were made from, whichever rows are taken, in memory and in a file."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_columns_are_sent_whole_where_the_cache_folder_cannot_be_written(tmp_pat
     st.lists(st.integers(0, 9), max_size=20), st.lists(st.integers(0, 9), max_size=20), st.sampled_from([1, 2, 1 << 20])
 )
 def test_hashes_are_matched_as_a_dictionary_matches_them(wanted: list[int], offered: list[int], part: int) -> None:
-    mix = 0x9E3779B97F4A7C15  # so that the first bits differ, as those of hashes do
+    mix = 0x9E3779B97F4A7C15  # spreads values over the leading bits, as a hash does
     hashes = [np.array([value * mix % 2**64 for value in values], np.uint64) for values in (wanted, offered)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wids.columns.match._PART_ROWS", part)

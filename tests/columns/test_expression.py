@@ -1,4 +1,4 @@
-"""A condition finds the rows that plain Python finds, one row at a time; what else stands in it is an error with its place."""
+"""A condition finds the rows that plain Python finds one by one; invalid ones are errors that name the position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Part = tuple[str, "Callable[[Row], Any]"]
-"""A text, and what it is in a row, by Python's own operators; None where it is missing."""
+"""Part of a condition as text, and as a function from a row to its value by Python's operators, None if missing."""
 
 COLUMNS = ("n", "big", "x", "flag", "word", "other")
 INTEGERS = st.none() | st.integers(-4, 4)
@@ -31,7 +31,7 @@ ROWS = st.lists(st.tuples(INTEGERS, BIG, FLOATS, st.booleans(), WORDS, WORDS), m
 
 
 def lifted(function: Callable[..., Any], *parts: Part) -> Callable[[Row], Any]:
-    """Return a function of rows that is missing where a part is, or where Python divides by zero."""
+    """Return a function of rows whose value is missing (None) where a part is, or where Python divides by zero."""
 
     def of_row(row: Row) -> Any:
         values = [part(row) for _, part in parts]
@@ -132,7 +132,7 @@ CONDITIONS: st.SearchStrategy[Part] = st.recursive(
 
 
 def find_rows(text: str, rows: list[tuple[Any, ...]]) -> list[bool]:
-    """Return which rows a condition finds in columns as they are stored: of one type, with a mask."""
+    """Return which rows a condition finds in columns in their stored form: of one type, with a mask."""
     types = [np.int64, np.int64, np.float64, np.bool_, object, object]
     table: dict[str, tuple[Any, Any]] = {
         name: (

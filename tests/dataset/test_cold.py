@@ -1,4 +1,4 @@
-"""What is read from a disk when files are not in memory, as the system counts it: the pages of the samples, and little else."""
+"""Files that are not in the page cache: by the system's count, disks deliver the samples' pages and little else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MOST = 1.3
-"""Bytes that may be read for each byte of the pages that hold the samples."""
+"""Maximum bytes read per byte of the pages that hold the samples."""
 PAGE = mmap.PAGESIZE
 COUNTS = Path("/proc/thread-self/io")
 
@@ -33,22 +33,22 @@ def _needs_a_disk(tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _code_in_memory(tmp_path: Path) -> None:
-    """Do once what is measured, so that no code is read meanwhile, which would count too."""
+    """Do once what is measured, so that no code is loaded during the measurement, which would count too."""
     dataset = wids.ShardListDataset([str(write_tar(tmp_path / "small.tar", sample_members(2)))], transformations=[])
     dataset.read(0), dataset[1], dataset.view(0), dataset.select_fields("txt").__getitems__([0, 1])
 
 
 def drop(files: Sequence[Path]) -> None:
-    """Have the system forget what it holds of files in memory."""
+    """Drop files from the page cache."""
     for file in files:
         descriptor = os.open(file, os.O_RDWR)
-        os.fsync(descriptor)  # what was not written yet would stay
+        os.fsync(descriptor)  # dirty pages would stay in the cache
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)
 
 
 def bytes_read(function: Callable[[], object]) -> int:
-    """Return how many bytes this thread read from disks while a function ran."""
+    """Return how many bytes this thread reads from disks while a function runs."""
 
     def count() -> int:
         lines = COUNTS.read_text().splitlines()
@@ -60,7 +60,7 @@ def bytes_read(function: Callable[[], object]) -> int:
 
 
 def bytes_of_pages(dataset: wids.ShardListDataset, indices: Sequence[int]) -> int:
-    """Return how many bytes the pages have that hold these samples."""
+    """Return the total size of the pages that hold these samples, in bytes."""
     pages = set()
     for index in indices:
         for place in dataset.locate(index).values():
@@ -70,7 +70,7 @@ def bytes_of_pages(dataset: wids.ShardListDataset, indices: Sequence[int]) -> in
 
 
 def make_cold(folder: Path, size: int, count: int) -> wids.ShardListDataset:
-    """Return a dataset of two shards, opened, whose files are not in memory."""
+    """Return a dataset whose two shards are open, and not in the page cache."""
     draw = random.Random(size)
     shards = [folder / f"{number}.tar" for number in range(2)]
     for shard in shards:
@@ -101,9 +101,9 @@ def test_a_batch_after_many_that_were_in_memory_is_asked_for_again(tmp_path: Pat
         dataset.__getitems__(range(200))
 
     wanted = range(2, 200, 20)
-    dataset.close()  # what is mapped is not forgotten
+    dataset.close()  # mapped pages are not dropped
     drop(shards)
-    dataset.__getitems__([201])  # by which the process learns that the disk is needed again
+    dataset.__getitems__([201])  # this miss tells the dataset that its pages are no longer in memory
     dataset.close()
     drop(shards)
     found = bytes_read(lambda: dataset.__getitems__(wanted))

@@ -1,4 +1,4 @@
-"""Columns line up with the samples, whatever they are made of and whichever rows a view has."""
+"""Columns line up with the samples, whatever they are made from and whichever rows a view has."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_secrets_of_a_shard_whose_file_has_too_few_rows_are_not_shown(tmp_path: 
 
 def test_a_file_for_each_shard_belongs_to_its_shard(tmp_path: Path, whole: wids.ShardListDataset) -> None:
     for shard, keys in (("000", KEYS[:5]), ("001", []), ("002", KEYS[5:])):
-        # Keys that are in other shards are of no consequence: they are matched within the shard.
+        # Keys are matched within their own shard only; "zz" is in none.
         pa.parquet.write_table(
             pa.table(
                 {"id": [*reversed(keys), "zz"], "n": [*range(len(keys)), -1]},

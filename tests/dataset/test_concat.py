@@ -1,4 +1,4 @@
-"""Several datasets as one, by index."""
+"""Several datasets are indexed as one."""
 
 from __future__ import annotations
 

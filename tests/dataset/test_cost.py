@@ -1,7 +1,7 @@
-"""What a sample costs that is at hand, counted in steps of the interpreter: exact, and the same on every machine.
+"""The cost of reading a sample from an open shard, in steps of the interpreter: exact, and the same on every machine.
 
-A step is one bytecode of this package; a call is one into Python or C. A change that makes the path half as long again fails
-here; one that shortens it should lower the numbers.
+A step is one bytecode of this package; a call is one into Python or C. A change that makes the path a quarter longer
+fails here; one that makes it shorter should lower the numbers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
 COSTS = {
-    # what is done with a sample of two fields: (steps, calls)
+    # how a sample of two fields is read: (steps, calls)
     "dataset[i]": (301, 12),
     "read": (255, 13),
     "view": (256, 13),
     "a batch of one": (340, 20),
 }
 ROOM = 1.25
-"""Versions of Python differ by so much."""
+"""Factor by which versions of Python may differ."""
 
 
 def count(function: Callable[[], Any]) -> tuple[int, int]:
@@ -47,7 +47,7 @@ def count(function: Callable[[], Any]) -> tuple[int, int]:
 
     before = sys.gettrace(), sys.getprofile()
     gc.collect()
-    gc.disable()  # or finalizers of what earlier tests left would be counted
+    gc.disable()  # else finalizers of objects from earlier tests could be counted
     try:
         sys.settrace(trace)
         function()

@@ -1,4 +1,4 @@
-"""`dataset[i]` gives the right bytes, whatever happens around it."""
+"""`dataset[i]` returns the right bytes, whatever happens around it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_view_outlives_eviction_close_and_the_file(shards: list[tuple[str, int
 
     assert bytes(view) == b"text of 0"
     assert file.read() == b"text of 1"
-    name = shards[0][0]  # in full: other tests may have one of that name open
+    name = shards[0][0]  # the full path: other tests may have a shard of the same name open
     if sys.platform == "linux":
         assert name in Path("/proc/self/maps").read_text()
     file.close()
@@ -209,7 +209,7 @@ def test_threads_read_right_bytes_through_one_open_shard(tmp_path: Path) -> None
             try:
                 if dataset[index][".txt"] != f"text of {index}":
                     wrong.append(index)
-            except Exception as error:  # whatever it is, it is wrong here
+            except Exception as error:  # any error at all fails the test
                 wrong.append(error)
 
     threads = [threading.Thread(target=read, args=(seed,)) for seed in range(8)]
@@ -263,7 +263,7 @@ def _read_all(dataset: Any, answers: Any) -> None:
 
 def test_a_fork_while_another_thread_reads_leaves_a_child_that_reads(tmp_path: Path) -> None:
     dataset = wids.ShardListDataset(write_shards(tmp_path, [3] * 30), lru_size=2)
-    # So that all is imported: a child cannot import what another thread was importing when it was forked.
+    # Imports all modules: a child cannot import what another thread was importing at the moment of the fork.
     texts(dataset)
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A join has what a join of dictionaries has, and behaves as a dataset."""
+"""A join has the samples that a join of dictionaries has, and behaves like a dataset."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Shards = dict[str, list[str]]
-"""Name of each shard, and its keys in order."""
+"""Names of shards, each with its keys in order."""
 
 KEYS = st.lists(st.sampled_from("abcdef"), max_size=5, unique=True)
 SHARDS: st.SearchStrategy[Shards] = st.dictionaries(st.sampled_from(["s0", "s1", "t0", "t1"]), KEYS, max_size=3)
 
 
 def write(folder: Path, shards: Shards, fields: tuple[str, ...] = ("txt",), **options: Any) -> wids.ShardListDataset:
-    """Write shards whose samples hold their place, `s0/a.txt`."""
+    """Write shards whose samples contain their own place, `mine s0/a.txt`."""
     folder.mkdir(parents=True, exist_ok=True)
     listed = []
     for name, keys in shards.items():
@@ -39,11 +39,12 @@ def write(folder: Path, shards: Shards, fields: tuple[str, ...] = ("txt",), **op
 
 
 def join_dictionaries(mine: Shards, other: Shards) -> list[tuple[str, str, str | None]] | None:
-    """Return `(shard, key, the other's shard)` of each of my samples; None where keys are ambiguous."""
+    """Return `(shard, key, the other's shard or None)` of each of my samples; None if a key is ambiguous."""
     places = [(shard, key) for shard, keys in mine.items() for key in keys]
     offered = [(shard, key) for shard, keys in other.items() for key in keys]
     found: dict[tuple[str, str], str] = {}
-    # Within shards of one name, all whose name one side alone has as one; then by key, with what was not taken.
+    # First within shards of the same name, where shards with a name that only one side has form one group; then by key
+    # alone, among the samples that are left.
     for group in (lambda shard: shard if shard in mine and shard in other else None), (lambda _: None):
         free = [place for place in offered if place not in {(theirs, key) for (_, key), theirs in found.items()}]
         for shard, key in [place for place in places if place not in found]:

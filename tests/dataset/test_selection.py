@@ -1,4 +1,4 @@
-"""Choosing samples, against plain lists and CPython's `tarfile`."""
+"""Selecting samples, compared with plain lists and CPython's `tarfile`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTS = [7, 0, 12, 1, 9]
 TOTAL = sum(COUNTS)
 
 Oracle = list[tuple[str, dict[str, int]]]
-"""Of each sample: its key, and the size of each of its fields."""
+"""Each sample's key, and the sizes of its fields."""
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_keys_are_a_sequence(dataset: wids.ShardListDataset, oracle: Oracle) -> 
 
 
 def test_the_index_alone_answers(tmp_path: Path) -> None:
-    """With a pack nothing of a shard is opened: it may even be gone."""
+    """With an index pack no shard is opened: shards may even be missing."""
     written = write_shards(tmp_path, [4, 6])
     create_index([path for path, _ in written], tmp_path / "train.json", index=True)
     dataset = wids.ShardListDataset(tmp_path / "train.json", lru_size=1)
@@ -232,7 +232,7 @@ def test_tables_keep_no_shard_open_and_evict_none(tmp_path: Path) -> None:
 
 
 def test_a_pack_of_other_shards_is_not_believed(tmp_path: Path) -> None:
-    """Each is seen without reading: another size, another count."""
+    """The shard's other size is noticed without reading it."""
     written = write_shards(tmp_path, [4, 6])
     create_index([path for path, _ in written], tmp_path / "train.json", index=True)
     write_tar(Path(written[0][0]), [(f"{n}.txt", b"x" * 3000) for n in range(4)])
@@ -319,7 +319,7 @@ def test_a_view_of_ten_million_samples_pickles_small() -> None:
 
 
 def test_damaged_samples_of_a_view_are_replaced_by_others_of_the_view(tmp_path: Path) -> None:
-    """What was held out does not come back in place of what is damaged."""
+    """A sample outside the view, such as one held out, never replaces a damaged one."""
     members = [(f"{number:02d}.cls", b"no number" if number == 4 else str(number).encode()) for number in range(10)]
     path = str(write_tar(tmp_path / "a.tar", members))
     dataset = wids.ShardListDataset([(path, 10)], on_error="replace")

@@ -1,4 +1,4 @@
-"""Splits: partitions that stay as they are."""
+"""Splits are partitions that stay the same."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_larger_part_that_comes_first_has_all_of_the_smaller_one(dataset: wids
 def test_sizes_are_about_the_fractions_and_the_rest_is_in_no_part(dataset: wids.ShardListDataset) -> None:
     sizes = [len(dataset.split({"few": 0.2}, seed=seed)["few"]) for seed in range(30)]
 
-    # The mean of 30 binomials of 100 and 0.2 is within five of its own standard deviations.
+    # The mean of 30 draws from Binomial(100, 0.2) is within five standard errors.
     assert abs(sum(sizes) / 30 - 20) < 5 * math.sqrt(100 * 0.2 * 0.8 / 30)
 
 

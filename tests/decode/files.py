@@ -1,4 +1,4 @@
-"""Small files of every kind that is decoded, written by the libraries that users write them with."""
+"""Small files of every kind that is decoded, written with the libraries that users write them with."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ IMAGES = {
     "avif": image(RGB, "AVIF"),
     "jp2": image(RGB, "JPEG2000"),
 }
-"""Extension to an image of 11 by 9."""
+"""Extension to an image of 11 by 9 pixels."""
 
 VALUES: dict[str, tuple[bytes, Any]] = {
     "txt": ("Grüße\n".encode(), "Grüße\n"),
@@ -98,7 +98,7 @@ VALUES: dict[str, tuple[bytes, Any]] = {
     "ten": (ten(ARRAY, np.arange(4)), [ARRAY, np.arange(4)]),
     "tb": (ten(ARRAY), [ARRAY]),
 }
-"""Extension to bytes and the value that they hold."""
+"""Extension to bytes, and the value that they hold."""
 
 AUDIO = {
     "wav": audio(TONE, "WAV", subtype="FLOAT"),
@@ -113,7 +113,7 @@ PICKLES = {"pkl": pickle.dumps([1, 2]), "pickle": pickle.dumps([1, 2], 0), "pyd"
 
 
 def same(first: Any, second: Any) -> bool:
-    """Tell whether two decoded values are equal in kind, type, shape and content."""
+    """Tell whether two decoded values are equal in type, shape and content."""
     if isinstance(first, PIL.Image.Image):
         return (first.mode, first.size, first.tobytes()) == (second.mode, second.size, second.tobytes())
     if isinstance(first, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Array files: headers that lie are errors before memory is taken, and nothing runs code unless it is allowed."""
+"""Array files: false headers are errors before memory is allocated, and no file runs code unless that is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch is torch's default collate where samples are alike, lists where they are not, else an error with the field."""
+"""Batches are those of torch's default collate if samples are alike, lists if not, or errors that name the field."""
 
 from __future__ import annotations
 

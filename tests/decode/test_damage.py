@@ -1,4 +1,4 @@
-"""Damage of any kind is a `DecodeError`: never another exception, a crash, or part of the data taken for all of it."""
+"""Damage of any kind is a `DecodeError`: never another exception, a crash, or partial data taken for the whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wids.errors import DecodeError
 pytestmark = pytest.mark.filterwarnings("ignore:Corrupt EXIF data", "ignore:Truncated File Read")
 
 FILES = {**{extension: data for extension, (data, _) in VALUES.items()}, **IMAGES, **AUDIO, **PICKLES}
-NO_PICKLES = [extension for extension in FILES if extension not in PICKLES]  # a changed pickle may run anything
+NO_PICKLES = [extension for extension in FILES if extension not in PICKLES]  # a damaged pickle could run anything
 STATES_ITS_LENGTH = [
     "json", "npy", "npz", "pt", "pth", "safetensors", "mp", "tb", "wav", "flac", "opus", "ogg", "pkl", "pickle", "pyd",
 ]  # fmt: skip
@@ -41,7 +41,7 @@ def test_a_cut_at_any_byte_is_an_error(extension: str) -> None:
     data = FILES[extension]
     step = max(1, len(data) // 700)
 
-    first = 1 if extension == "tb" else 0  # no bytes are no arrays
+    first = 1 if extension == "tb" else 0  # an empty file is valid, and holds no arrays
     for length in [*range(first, len(data), step), *range(max(first, len(data) - 40), len(data))]:
         with pytest.raises(DecodeError, match=rf"field '\.{extension}'"):
             decode(extension, data[:length])
@@ -68,7 +68,7 @@ def test_a_cut_image_is_an_error_or_whole(name: str) -> None:
             found = decode("png", data[:length])
         except DecodeError:
             continue
-        # What is behind the last pixel (checksums, padding, other frames) may be missing.
+        # What follows the last pixel (checksums, padding, other frames) may be missing.
         assert same(found, whole)
         assert length > len(data) // 3
 

@@ -1,4 +1,4 @@
-"""The decoding step in a dataset: where errors are, users' own decoders, workers."""
+"""The decoding step of a dataset: the place that errors name, users' own decoders, workers."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_what_an_own_decoder_raises_is_located_and_chained_and_never_replaced(tm
         )
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-    # Nor is it passed over while another sample's stand-in is looked for.
+    # Such an error is raised also when it occurs in the search for a replacement of another sample.
     dataset = dataset_of(
         tmp_path, ("a.cls", b"bad"), ("b.bin", b"b"), ("c.txt", b""), transformations=step, on_error="replace"
     )

@@ -1,4 +1,4 @@
-"""Fields are decoded by their extension, in any case and behind any prefix, packed or not; what is wrong is an error."""
+"""Fields are decoded by extension, in any case and after any prefix, compressed or not; bad content is an error."""
 
 from __future__ import annotations
 

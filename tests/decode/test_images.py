@@ -1,4 +1,4 @@
-"""Images come out as webdataset's decoders give them, as Pillow loads them, or as arrays that mean colours."""
+"""Images are decoded as webdataset's decoders do, as Pillow loads them, or to arrays of colours."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def decode(data: bytes, spec: str, field: str = ".png") -> Any:
 def test_a_spec_of_webdataset_gives_what_webdataset_gives(spec: str, mode: str) -> None:
     data = EVERY_MODE[mode]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # webdataset lets Pillow's advice on palettes through
+        warnings.simplefilter("ignore")  # webdataset passes on Pillow's warning about palettes
         expected = ImageHandler(spec)(".png", data)
 
     found = decode(data, spec)

@@ -1,4 +1,4 @@
-"""0.1.11's decoding functions take and give what they took and gave there; the values are those that 0.1.11 gives."""
+"""0.1.11's decoding functions have the same arguments and results as there; expected values come from 0.1.11."""
 
 from __future__ import annotations
 

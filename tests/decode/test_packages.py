@@ -1,4 +1,4 @@
-"""A package that is missing is named with what to type; it is never taken for damage."""
+"""A missing package is named together with the command that installs it, and never taken for damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images in the size that was asked for, and JPEGs by other readers than Pillow."""
+"""Images are decoded to the requested size, and JPEGs by other decoders than Pillow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def decode(data: bytes, spec: str, **options: Any) -> Any:
 
 @cache
 def photographs() -> dict[str, bytes]:
-    """Real ones, which scikit-learn ships, of 640 by 427 pixels and of three times as many each way."""
+    """The photographs that scikit-learn ships, of 640 by 427 pixels, and the same enlarged three times."""
     from sklearn.datasets import load_sample_images
 
     found = {}
@@ -41,7 +41,7 @@ def photographs() -> dict[str, bytes]:
 
 
 def shape_of(value: Any) -> tuple[int, int]:
-    """Return height and width, whatever the form."""
+    """Return the height and width of an image in any form."""
     if isinstance(value, PIL.Image.Image):
         return value.height, value.width
     height, width = [side for side in value.shape if side not in {1, 3, 4}][:2]
@@ -69,7 +69,8 @@ def test_a_scaled_image_keeps_its_proportions_to_the_pixel(sides: tuple[int, int
     assert (scaled.width >= scaled.height) or sides[0] < sides[1]
 
 
-# 16 bits a channel become white in 8, whichever size; JPEGs are decoded at a fraction.
+# Left out: modes with 16 bits, which turn white in 8 at any size, and JPEGs, which are decoded at a fraction of the
+# size.
 @pytest.mark.parametrize("mode", [mode for mode in EVERY_MODE if "16" not in mode and "jpeg" not in mode])
 def test_what_is_no_jpeg_is_scaled_as_pillow_scales_the_whole_image(mode: str) -> None:
     whole = decode(EVERY_MODE[mode], "pilrgba")
@@ -129,7 +130,7 @@ def test_simplejpeg_gives_the_pixels_of_pillow(spec: str) -> None:
 
         assert (type(found), found.dtype) == (type(expected), expected.dtype)
         difference = np.abs(np.asarray(found, np.float64) - np.asarray(expected, np.float64)).max()
-        # Releases of libjpeg-turbo that differ may round otherwise.
+        # Different releases of libjpeg-turbo may round differently.
         assert difference <= (1 / 255 if SPECS[spec].scaled else 1), name
     small = decode(photographs()["china"], spec, jpeg="simplejpeg", size=64)
     assert shape_of(small) == (64, 96)

@@ -1,4 +1,4 @@
-"""`.ten` files hold what webdataset wrote, and damage in them is seen."""
+"""`.ten` files are read as webdataset wrote them, and damage is noticed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def chunk(content: bytes) -> bytes:
 
 
 def encode(array: np.ndarray[Any, Any]) -> bytes:
-    """The format as its description has it, for what webdataset cannot write: uint32 and no dimensions."""
+    """Encode an array by the description of the format, for what webdataset cannot write: uint32, and no dimensions."""
     name = array.dtype.str[1:].encode().ljust(8, b"\0")
     header = name + bytes(8) + struct.pack(f"<{1 + array.ndim}q", array.ndim, *array.shape)
     return chunk(header) + chunk(array.tobytes())
@@ -73,7 +73,7 @@ def test_a_damaged_file_is_an_error_or_read_as_webdataset_reads_it(
         return
     try:
         expected = tenbin.decode_buffer(bytes(damaged))
-    except UnicodeDecodeError:  # of an array's name; names are not read here
+    except UnicodeDecodeError:  # in an array's name, which this package does not read
         return
 
     assert nan_safe(found, expected)

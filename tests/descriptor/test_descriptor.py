@@ -1,4 +1,4 @@
-"""Everything that names shards becomes one list of them, and each fault is named with its place."""
+"""Whatever names shards becomes one list of them, and each error names its place."""
 
 from __future__ import annotations
 

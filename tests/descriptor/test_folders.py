@@ -1,4 +1,4 @@
-"""Folders open as the tools left them that wrote them, with their splits and counts."""
+"""Folders open as other tools have left them, with their splits and counts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from wids.errors import DescriptorError
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-"""YAML that is small here and gigabytes when it is written out."""
+"""YAML that is small, but would expand to gigabytes."""
 
 
 def write(folder: Path, files: dict[str, Any]) -> Path:
-    """Write files: text, bytes, or JSON of anything else; nothing here reads the tars."""
+    """Write files of text, bytes, or JSON of anything else; tars need not be valid, as nothing here reads them."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def write(folder: Path, files: dict[str, Any]) -> Path:
 
 
 def load(folder: Path, split: str | None = None) -> list[tuple[str, int | None]]:
-    """Return name and count of each shard."""
+    """Return the name and count of each shard."""
     found = load_descriptor(folder, fetch=lambda path: Path(path).read_bytes(), split=split)
     return [(str(Path(shard["url"]).relative_to(folder)), shard["nsamples"]) for shard in found.shards]
 

@@ -1,22 +1,22 @@
-"""A page of Markdown as the blocks of code in it, each with what is to be done with it.
+"""Split a page of Markdown into its blocks of code, and determine what to do with each.
 
 | block | what is done with it |
 |---|---|
-| ```` ```python ```` | run, all of a page in one namespace |
-| ```` ```text ```` or ```` ```json ```` behind it | compared with what that printed |
-| ```` ```console ```` | lines that begin with `$ ` are run by sh, the others compared with what came out |
+| ```` ```python ```` | run; all blocks of a page share one namespace |
+| ```` ```text ```` or ```` ```json ```` right after one | compared with what that block printed |
+| ```` ```console ```` | lines that begin with `$ ` are run by sh, the others are compared with the output |
 | any with `title="train.py"` | written to that file, which a later block must name |
 
-In what is compared, a line `...` stands for any lines, and `...` inside a line for anything in it. A comment before a block, or on top of
-a page for the whole of it, is a mark:
+In expected output, a line `...` stands for any number of lines, and `...` inside a line for any text. A comment before
+a block, or at the top of a page for all of its blocks, is a mark:
 
 | mark | meaning |
 |---|---|
-| `<!-- needs: lightning -->` | run where `$WIDS_PACKAGES` names these packages: by `make test-frameworks`, or `make test-interop` |
-| `<!-- runs: lightning -->` | a part of a program that a test completes and runs under this name |
-| `<!-- not run: it needs a cluster -->` | not run, for this reason |
+| `<!-- needs: lightning -->` | run if `$WIDS_PACKAGES` names these packages: by `make test-frameworks` or `make test-interop` |
+| `<!-- runs: lightning -->` | part of a program that a test looks up by this name, completes and runs |
+| `<!-- not run: it needs a cluster -->` | not run, for the reason given |
 
-Anything else, an indented block of code for one, is an error: nothing on a page looks like code and is not run.
+Anything else, such as an indented block of code, is an error, so that no code on a page goes untested.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ OUTPUT = {"text", "json"}
 RUN = {"python", "console"}
 MARK = re.compile(r"\s*<!--\s*(needs|runs|not run):\s*(\S.*?)\s*-->\s*")
 COMMENT = re.compile(r"\s*(?:<!--|-->)")
-"""Blocks in a comment are run like others, and no reader sees them: a server that stands for that of the reader."""
+"""Blocks inside a comment are run like others, hidden from readers: to start a test server, for example."""
 FENCE = re.compile(r"(\s*)(`{3,})\s*(\w*)(.*)")
 TITLE = re.compile(r'title="([^"]+)"')
 HOLDS_INDENTED = re.compile(r"(?:[-*+]|\d+\.|!!!|\?\?\?|===|\[\^)")
-"""Beginnings of lists, notes, tabs and footnotes, whose text is indented without being code."""
+"""Starts of lists, notes, tabs and footnotes, whose indented text is not code."""
 
 
 class PageError(ValueError):
-    """A page cannot be run, or does not do what it shows."""
+    """A page cannot be run, or its output is not what it shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +49,29 @@ class Block:
     """One block between fences."""
 
     line: int
-    """Of the opening fence, from 1."""
+    """Line number of the opening fence, from 1."""
     language: str
     title: str | None
     text: str
-    """Without the indentation of its fence; ends with a newline unless empty."""
+    """Content without the indentation of the fence; ends with a newline unless empty."""
     marks: dict[str, str]
 
     @property
     def is_run_elsewhere(self) -> bool:
-        """Nobody runs it with this page."""
+        """Whether it is not run with this page."""
         return bool({"not run", "runs"} & self.marks.keys())
 
     @property
     def needs(self) -> set[str]:
-        """Packages that are not everywhere."""
+        """Packages without which the block cannot run."""
         return set(self.marks.get("needs", "").split())
 
 
 def read_blocks(markdown: str) -> list[Block]:
-    """Return the blocks of a page, in order, and check that each has its place.
+    """Return the blocks of a page, in order, and check that each is used.
 
     Raises:
-        PageError: One is neither run, compared nor marked.
+        PageError: A block is neither run, compared nor marked.
     """
     blocks = list(_find_blocks(markdown))
     prints = False
@@ -132,7 +132,7 @@ def _text_until(indent: str, fence: str, first: int, lines: Iterator[tuple[int, 
 
 
 def split_console(text: str) -> list[tuple[str, str]]:
-    r"""Return the commands of a console block, each with the output that is shown.
+    r"""Return the commands of a console block, each with the output that the block shows.
 
     Examples:
         >>> split_console("$ echo a\na\n$ tool \\\n    --long\n")
@@ -152,7 +152,7 @@ def split_console(text: str) -> list[tuple[str, str]]:
 
 
 def fits(shown: str, printed: str) -> bool:
-    r"""Say whether the output is what a page shows.
+    r"""Tell whether output is what a page shows.
 
     Examples:
         >>> fits("a\n...\nd\n", "a\nb\nc\nd\n"), fits("took ... s\n", "took 1.2 s\n"), fits("a\n", "a\nb\n")

@@ -1,7 +1,7 @@
 """The messages that the package can raise or log, found in its source.
 
-A message is the text of an exception, or of a record of level WARNING or above, with `…` where it names something. One without any letter
-of its own (`f"{shard}: {error}"`) hands on another's.
+A message is the text of an exception, or of a log record of level WARNING or above, with `…` in place of each value.
+Messages without letters of their own (`f"{shard}: {error}"`) only pass on others, and are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAKES_ONE = re.compile(r"(?:Error|\.(?:warn|warning|error|exception|critical))$"
 
 @cache
 def find_messages(package: Path) -> dict[str, str]:
-    """Return each message of a package's modules, and where it stands: `storage/web.py:163`."""
+    """Return each message of a package's modules, and its location, such as `storage/web.py:163`."""
     found = {}
     for path in sorted(package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -31,7 +31,7 @@ def find_messages(package: Path) -> dict[str, str]:
 
 
 def _texts_of(node: ast.AST) -> Iterator[str]:
-    """Yield the text of an error that is raised, or made (`raise self._damaged("…")`), or of a warning that is logged."""
+    """Yield the texts of an error that is raised, directly or by a method that makes it, or of a logged warning."""
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         node = node.exc
     elif not isinstance(node, ast.Call) or not MAKES_ONE.search(ast.unparse(node.func)):

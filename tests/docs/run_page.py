@@ -1,6 +1,6 @@
 """Run one page's blocks in this process and this folder: `python -m tests.docs.run_page PAGE`.
 
-A process of its own for each page, so that what a page imports, forks and leaves behind stays with it.
+Each page gets its own process, so that its imports, forks and leftovers do not affect other pages.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tests.docs.blocks import PageError, fits, read_blocks, split_console
 
 
 def run_page(page: Path, packages: set[str]) -> None:
-    """Run all blocks that are not marked for elsewhere, nor need other packages than these.
+    """Run all blocks that are not run elsewhere and need only these packages.
 
     Raises:
-        PageError: Something else came out than the page shows, or a command failed of which it shows no output.
+        PageError: The output is not what the page shows, or a command without shown output failed.
     """
     main = types.ModuleType("__main__")
-    sys.modules["__main__"] = main  # What blocks define can be pickled, as what a script defines can.
+    sys.modules["__main__"] = main  # so that what blocks define can be pickled, as in a script
     printed = None
     for block in read_blocks(page.read_text(encoding="utf-8")):
         where = f"{page.name}, line {block.line}"
@@ -36,7 +36,7 @@ def run_page(page: Path, packages: set[str]) -> None:
             for command, shown in split_console(block.text):
                 run_command(where, command, shown)
         elif block.language == "python":
-            # As many empty lines before it as the page has: tracebacks then name the page's lines.
+            # Empty lines before the code make the line numbers in tracebacks those of the page.
             code = compile("\n" * block.line + block.text, str(page), "exec")
             printed = capture(code, main.__dict__)
         elif printed is not None:
@@ -44,7 +44,7 @@ def run_page(page: Path, packages: set[str]) -> None:
 
 
 def run_command(where: str, command: str, shown: str) -> None:
-    """Run one line of a console block, and compare what it wrote with what is shown."""
+    """Run one command of a console block, and compare its output with what is shown."""
     done = subprocess.run(
         ["/bin/sh", "-c", command], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -55,7 +55,11 @@ def run_command(where: str, command: str, shown: str) -> None:
 
 
 def compare(where: str, shown: str, printed: str) -> None:
-    """Raise an error that has both in full where they differ."""
+    """Compare output with what a page shows.
+
+    Raises:
+        PageError: They differ; the message has both in full.
+    """
     if not fits(shown, printed):
         raise PageError(f"{where}: the page shows\n\n{shown}\nbut what came out is\n\n{printed}")
 
@@ -76,7 +80,8 @@ def capture(code: types.CodeType, names: dict[str, object]) -> str:
 
 
 if __name__ == "__main__":
-    # What a block printed before it forked is not printed twice, and what processes print at once stays in whole lines.
+    # Line buffering keeps forked children from printing buffered output again, and parallel processes from mixing
+    # lines.
     stdout: Any = sys.stdout
     stdout.reconfigure(line_buffering=True)
     run_page(Path(sys.argv[1]), set(os.environ.get("WIDS_PACKAGES", "").split()))

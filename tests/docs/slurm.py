@@ -1,4 +1,4 @@
-"""A SLURM cluster of several nodes on this machine: the real daemons, each in the foreground, gone when the block ends."""
+"""A SLURM cluster of several nodes on this machine: the real daemons, which run until the `with` block ends."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ NodeName=node[0-{last}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{ports[1]}-
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
 WITH_NAMES = 'mount --bind "$0/hosts" /etc/hosts && exec slurmd -D -f "$1" -N "$2"'
-"""Starts a node, and what runs on it, with the nodes' names, which nobody else needs to know."""
+"""Starts a node with an /etc/hosts of its own, in which the nodes' names are known to it and to its jobs."""
 
 
 @contextmanager
 def cluster() -> Iterator[dict[str, str]]:
-    """Give an environment whose `srun` and `sbatch` use a cluster of nodes with 64 processors and 8 GPUs each, which need not be there."""
+    """Start a cluster whose nodes claim 64 CPUs and 8 GPUs each; yield the environment for `srun` and `sbatch`."""
     with tempfile.TemporaryDirectory(prefix="slurm-") as name, ExitStack() as running:
         folder = Path(name)
         folder.chmod(0o755)
@@ -100,10 +100,14 @@ def _ask(environment: dict[str, str], *command: str) -> str:
 
 
 def wait(is_so: Callable[[], bool], tell: Callable[[], str]) -> None:
-    """Wait until something is so.
+    """Wait until a condition is true.
+
+    Args:
+        is_so: The condition.
+        tell: Returns a log, for the message if it never becomes true.
 
     Raises:
-        TimeoutError: It never is; with what may tell why.
+        TimeoutError: The condition was not true within a minute.
     """
     end = time.monotonic() + 60
     while not is_so():
@@ -113,7 +117,7 @@ def wait(is_so: Callable[[], bool], tell: Callable[[], str]) -> None:
 
 
 def _free_ports(count: int) -> int:
-    """Return the first of as many ports in a row that nobody uses."""
+    """Return the first of `count` consecutive ports that are free."""
     for first in range(16_800, 30_000, count):
         try:
             for port in range(first, first + count):

@@ -1,4 +1,4 @@
-"""What the page on clusters shows for schedulers: under a real SLURM of four nodes, and a pod's file by its own words."""
+"""The page on clusters: its scripts run under a real SLURM of four nodes, and its pod specification is consistent."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ for step, index in enumerate(sampler):
 
 
 def block(name: str) -> str:
-    """Return the text of the block that is run here under this name."""
+    """Return the text of the block with this name."""
     (found,) = (block for block in read_blocks(PAGE.read_text()) if block.marks.get("runs") == name)
     return found.text
 
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[dict[str, str]]:
-    """Of a user of a cluster."""
+    """The environment variables of a user of a SLURM cluster."""
     with slurm.cluster() as found:
         yield {
             **found,
@@ -89,7 +89,7 @@ def test_a_job_whose_time_ends_goes_on_where_it_was(
         Path("train.json"), [{"url": url, "nsamples": count} for url, count in write_shards(tmp_path, [20, 20])]
     )
     Path("train.py").write_text(TRAINING)
-    # As on the page, but for the number of processes, of which each imports torch.
+    # As on the page, but with fewer processes, since each imports torch.
     script = block("train.sbatch").replace("--nproc-per-node=8", "--nproc-per-node=1")
     Path("train.sbatch").write_text(script)
     environment = {**environment, "SLURM_TMPDIR": str(tmp_path / "node-disk")}
@@ -100,7 +100,7 @@ def test_a_job_whose_time_ends_goes_on_where_it_was(
     job = told.split()[-1]
     output = tmp_path / f"slurm-{job}.out"
     wait_until(lambda: len(list(tmp_path.glob("waiting-*"))) == slurm.NUM_NODES, output)
-    # What SLURM sends two minutes before the end of the job's time.
+    # SLURM sends this signal two minutes before the job's time limit.
     subprocess.run(["scancel", "--batch", "--signal=USR1", job], env=environment, check=True)
     wait_until(lambda: len(Path("log").read_text().splitlines()) >= 10, output)
 
@@ -125,7 +125,7 @@ def test_every_node_brings_the_shards(
             server.objects[Path(url).name] = Path(url).read_bytes()
             entries.append({"url": Path(url).name, "nsamples": count})
         server.objects["train.json"] = json.dumps({"shardlist": entries, "wids_version": 1}).encode()
-        # A server on this machine for the bucket, and a folder of its own for the disk of each node.
+        # A server on this machine takes the place of the bucket, and a folder per node that of its local disk.
         command = command.replace("s3://bucket/", f"{server.address}/").replace("/local/wids", "$SLURMD_NODENAME")
         command = command.replace("widsindex", "sh -c 'exec widsindex").replace("NODENAME", "NODENAME'")
         done = subprocess.run(

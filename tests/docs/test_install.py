@@ -1,6 +1,6 @@
-"""README's way from an empty machine to `dataset[0]`, in an environment of its own: two commands and four lines.
+"""README's way from an empty machine to `dataset[0]`, in a new environment: two commands and four lines.
 
-Only with `make test-frameworks`: pip fetches torch.
+Only `make test-frameworks` runs this, since pip downloads torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def test_two_commands_and_four_lines_lead_to_the_first_sample(tmp_path: Path) ->
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         "PATH": f"{tmp_path / 'venv/bin'}:{os.environ['PATH']}",
         "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
-        # git reads the checkout where the README says REPOSITORY.
+        # git clones this checkout where the README says REPOSITORY.
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"url.{ROOT.as_uri()}.insteadOf",
         "GIT_CONFIG_VALUE_0": "https://REPOSITORY",

@@ -1,4 +1,4 @@
-"""Every page does what it shows: its blocks run in an empty folder and print what stands behind them."""
+"""Every page does what it shows: its blocks run in an empty folder, and print the output that the page shows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
-        "PYTHONUNBUFFERED": "",  # With it, ranks that print at once mix pieces of their lines.
+        "PYTHONUNBUFFERED": "",  # unbuffered ranks that print at the same time would mix parts of lines
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", "tests.docs.run_page", str(page)]

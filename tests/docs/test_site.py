@@ -1,4 +1,4 @@
-"""What the site must have, beyond what its builder checks; `make docs` builds it strictly."""
+"""Requirements of the site beyond those that its builder checks; `make docs` builds it strictly."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def examples(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def split_last_command(line: str) -> list[str]:
-    """Return the words of the last command of a pipeline, without where its output goes; inside quotes, `>=` is text."""
+    """Return the words of the last command of a pipeline, without the redirection of its output; quotes are respected."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>")
     lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []

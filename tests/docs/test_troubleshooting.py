@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="an installed package 
 
 
 def read_patterns() -> dict[str, re.Pattern[str]]:
-    """Return the pieces of messages in the first column of the page's tables; `…` stands for anything, `……` for itself."""
+    """Return patterns for the messages in the first column of the page's tables; `…` matches anything, `……` itself."""
     cells = re.findall(r"^\| (`.*?`) \| [^|]+ \| [^|]+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     pieces = [piece for cell in cells for piece in re.findall(r"`([^`]+)`", cell)]
     return {piece: re.compile(".*".join(map(re.escape, re.split("(?<!…)…(?!…)", piece)))) for piece in pieces}

@@ -1,4 +1,4 @@
-"""What is encoded is decoded to the same; what would not be is refused, and says which field of which sample."""
+"""Encoded values decode to the same values; those that would not are refused, naming field and sample."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every example runs as it is, in an empty folder, and its own check at the end holds.
+"""Every example runs unchanged, in an empty folder, and its own check at the end holds.
 
-`digits.py` is `make demo`. Those that need more than the development environment run in `make test-frameworks`.
+`make demo` runs `digits.py`. `make test-frameworks` runs those that need more than the development environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="an installed pack
 
 
 def run(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run an example where nothing else is, with a cache of its own."""
+    """Run an example in an empty folder, with a cache of its own."""
     paths = os.pathsep.join([str(EXAMPLES.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "WIDS_CACHE": str(folder / "cache")}
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]

@@ -1,4 +1,4 @@
-"""The inputs that fuzzing has found worth keeping: `corpus.zip`, and the seeds."""
+"""The inputs that fuzzing has found worth keeping, in `corpus.zip`, together with the seeds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_corpus() -> dict[str, bytes]:
 
 
 def write_corpus(inputs: list[bytes]) -> None:
-    """Keep these inputs instead of those that were kept; the same inputs make the same file."""
+    """Replace the inputs in `corpus.zip` by these; equal inputs make equal files."""
     named = {hashlib.sha256(content).hexdigest()[:16]: content for content in inputs if content}
     with zipfile.ZipFile(CORPUS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as kept:
         for name in sorted(named):

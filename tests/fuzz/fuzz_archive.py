@@ -2,9 +2,10 @@
 
     PYTHONPATH=. python tests/fuzz/fuzz_archive.py FOLDER -max_total_time=240
 
-FOLDER keeps the inputs that reach something new; it begins with the seeds and with those of earlier runs (`corpus.zip`).
-Half of the changes know what a header is, and make checksums right, so that they reach what lies behind those. The
-process grows with the number of inputs, which atheris keeps; a long run is several of some minutes. To keep what they found:
+FOLDER collects the inputs that reach new code; it starts with the seeds and the inputs of earlier runs (`corpus.zip`).
+Half of the mutations know the layout of headers and correct their checksums, so that they get past the checksum test.
+Atheris keeps all inputs in memory, so instead of one long run do several of a few minutes each. To keep what they
+found:
 
     PYTHONPATH=. python tests/fuzz/fuzz_archive.py SMALL -merge=1 FOLDER
     PYTHONPATH=. python tests/fuzz/keep_corpus.py SMALL
@@ -20,17 +21,17 @@ LARGEST_INPUT = 16 << 10
 
 
 def main(arguments: list[str]) -> None:
-    """Fuzz until told to stop."""
+    """Fuzz for as long as the arguments say."""
     import atheris
 
-    # What is imported here is instrumented, so nothing of it may have been imported before.
+    # Only what is first imported here is instrumented, so nothing of wids.tar may be imported before.
     with atheris.instrument_imports(include=["wids.tar"]):
         from tests.fuzz.corpus import read_corpus
         from tests.fuzz.law import check_archive
         from tests.fuzz.mutate import mutate_archive
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-        """Return a changed input: by bytes, or as one who knows what a header is."""
+        """Return a mutated input: by atheris, or by changes that know the layout of headers."""
         random = Random(seed)
         if random.random() < 0.5:
             return mutate_archive(data, random)[:max_size]
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in read_corpus().items():
             (folder / name).write_bytes(content)
-    command = f"{sys.executable} {__file__}"  # with which -merge starts processes of its own
+    command = f"{sys.executable} {__file__}"  # -merge starts child processes with this
     words = Path(__file__).parent / "tar.dict"
     options = [f"-max_len={LARGEST_INPUT}", f"-dict={words}", "-timeout=10", "-rss_limit_mb=4096"]
     atheris.Setup([command, *arguments, *options], check, custom_mutator=mutate)

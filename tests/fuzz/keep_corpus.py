@@ -1,4 +1,4 @@
-"""Keep the inputs in a folder as the corpus: `PYTHONPATH=. python tests/fuzz/keep_corpus.py FOLDER`."""
+"""Make the inputs in a folder the corpus: `PYTHONPATH=. python tests/fuzz/keep_corpus.py FOLDER`."""
 
 from __future__ import annotations
 

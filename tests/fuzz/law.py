@@ -1,4 +1,4 @@
-"""What must hold for any bytes whatever that are opened as a shard: the law that the fuzz target tries to break."""
+"""The law that the fuzz target tries to break: what must hold for any bytes that are opened as a shard."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from wids.source import Span
 
 MOST_SPARSE_BYTES = 1 << 20
-"""Of a sparse file that is read whole here; a few bytes can describe one that takes seconds."""
+"""Largest sparse file that is read whole here; a few bytes can describe one that would take seconds."""
 
 
 class SlicedSource(BufferSource):
-    """A source that gives the window it was asked for and no more, as one that reads from a file or a network does."""
+    """A source whose windows hold just the requested bytes, like those of files and servers."""
 
     def window(self, start: int, stop: int) -> Window:
         """Return the bytes `[start, stop)`."""
@@ -44,17 +44,17 @@ def _patched(module: Any, **values: object) -> Iterator[None]:
 
 
 def check_archive(content: bytes) -> Members | None:
-    """Scan these bytes in every way, and read what was found; return the members, None when the shard was refused.
+    """Scan these bytes in every way, and read all members; return them, or None if the shard was refused.
 
     Raises:
-        AssertionError: The ways differ, a member lies outside the file, or its bytes are not those of the file.
-        Exception: Anything but the errors that are promised.
+        AssertionError: The ways differ, a member is outside the file, or its bytes are not those of the file.
+        Exception: Any error that is not documented.
     """
     source = BufferSource(content, "a.tar")
     members = _scan(source)
     with _patched(runs.RunFinder, find=lambda *_: None):
         _assert_alike(_scan(source), members)
-    # As in a large shard: batches that end soon, and headers that are looked for by their magic.
+    # As in a large shard: with small batches, and by looking for the magic of headers.
     with _patched(runs, _FIRST_BATCH=2, _WORTHWHILE=1):
         _assert_alike(_scan(source), members)
         _assert_alike(_scan(SlicedSource(content, "a.tar")), members)
@@ -119,7 +119,7 @@ def _check_samples(source: BufferSource, members: Members) -> None:
         try:
             sample = tar.read(position, bytes)
         except TarFormatError:
-            continue  # a field twice, or a hard link to nothing: of this sample alone
+            continue  # only this sample is broken: a field occurs twice, or a hard link has no target
         except ValueError as error:
             assert "read it with open" in str(error)
             continue

@@ -1,4 +1,4 @@
-"""Changes of archives that know what a header is: blocks are moved, fields take odd values, checksums are made right."""
+"""Mutate archives with knowledge of headers: move blocks, put odd values into fields, correct checksums."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BLOCKS = sorted({content[start : start + 512] for content in SEEDS.values() for 
 
 
 def mutate_archive(content: bytes, random: Random) -> bytes:
-    """Return an archive with a few changes; most often with right checksums."""
+    """Return an archive with a few changes, and mostly with correct checksums."""
     blocks = [content[start : start + 512] for start in range(0, len(content), 512)] or [bytes(512)]
     for _ in range(random.choice([1, 1, 1, 2, 3, 8])):
         random.choice([_change_field, _change_field, _change_field, _move_block, _change_text, _cut])(blocks, random)

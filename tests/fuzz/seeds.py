@@ -1,4 +1,4 @@
-"""Archives from which the fuzz target starts: every form of header once, small."""
+"""Small archives from which the fuzz target starts: one for each form of header."""
 
 from __future__ import annotations
 

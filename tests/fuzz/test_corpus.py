@@ -1,4 +1,4 @@
-"""What fuzzing has found stays right."""
+"""The inputs that fuzzing has found are still handled correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the tests with other packages, each in an environment of its own: those of all, or of the packages that are named.
+"""Run the tests with other packages, each package in an environment of its own: all of them, or those named.
 
 python tests/interop/run.py [PACKAGE …]
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.docs.blocks import read_blocks  # noqa: E402 - a script has no package above it
+from tests.docs.blocks import read_blocks  # noqa: E402 - a script must first set its path
 from tests.other_pythons import make_environment, packages, say  # noqa: E402 - as above
 
 PACKAGES = {
@@ -35,13 +35,13 @@ PACKAGES = {
         "six",
     ],
 }
-"""By test: what it needs beside the package, which is installed without torch unless one of these needs that itself."""
+"""By test, the packages that it needs besides wids, which is installed without torch unless one of them needs it."""
 ALONE = {"nvidia-dali-cuda120"}
-"""Installed without what it asks for: gigabytes of CUDA, which reading on the CPU does not touch."""
+"""Installed without its dependencies: gigabytes of CUDA, which reading on the CPU does not use."""
 
 
 def main(names: list[str]) -> None:
-    """Test these packages."""
+    """Test these packages, or all if none are named."""
     unknown = set(names) - PACKAGES.keys()
     if unknown:
         raise SystemExit(f"no such package: {', '.join(sorted(unknown))}; there are {', '.join(PACKAGES)}")

@@ -1,4 +1,4 @@
-"""DALI reads by the tables that are exported, which are those that its own tool writes."""
+"""DALI reads with the exported index files, which equal those that its own tool writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hugging Face `datasets` take samples, in one process or several, as a table or as a stream."""
+"""Hugging Face `datasets` can be made from samples, in one process or several, as a table or as a stream."""
 
 from __future__ import annotations
 

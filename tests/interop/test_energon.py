@@ -1,4 +1,4 @@
-"""Energon opens what is exported, and what it prepares opens here."""
+"""Energon opens what wids exports, and wids opens what Energon prepares."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_parts(folder: Path) -> Path:
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Path:
-    """A folder that is prepared by an export."""
+    """A folder that was prepared by an export from wids."""
     folder = write_parts(tmp_path / "ours")
     assert main(["export", f"train={folder}/parts", "--to", "energon", "-o", str(folder)]) == 0
     return folder
@@ -57,7 +57,7 @@ def ours(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    """A folder with the same shards that Energon prepared."""
+    """A folder with the same shards, prepared by Energon."""
     folder = write_parts(tmp_path / "theirs")
     WebdatasetPreparator.prepare_dataset(
         EPath(folder), NAMES, split_parts_ratio=[("train", 2.0), ("val", 1.0)], shuffle_seed=None, workers=1,
@@ -96,9 +96,9 @@ def cook(sample: Any) -> Any:
 
 
 class Encoder(DefaultTaskEncoder):  # type: ignore[misc]
-    """Leaves samples as they are."""
+    """Leaves samples unchanged."""
 
-    cookers = [Cooker(cook)]  # noqa: RUF012 - as Energon has it
+    cookers = [Cooker(cook)]  # noqa: RUF012 - as Energon documents it
 
     def batch(self, samples: list[Any]) -> Any:
         return [sample["txt"] for sample in samples]

@@ -1,4 +1,4 @@
-"""A dataset is a `RandomAccessDataSource` of Grain's: pipelines, loaders with workers, and states that go on."""
+"""A dataset is a `RandomAccessDataSource` for Grain: in pipelines, in loaders with workers, with restored states."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_loader_goes_on_from_its_state_with_the_dataset_opened_again(descripto
     first = [next(loader)["__index__"] for _ in range(7)]
     state = loader.get_state()
 
-    # The state names the source by its text, which must not change from process to process.
+    # The state contains the source's repr, which must not change from process to process.
     again = iter(make_loader(wids.ShardListDataset(descriptor), num_workers))
     again.set_state(state)
     rest = [sample["__index__"] for sample in again]

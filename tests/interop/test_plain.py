@@ -1,4 +1,4 @@
-"""Without torch, a dataset is read by index, in loops and in processes."""
+"""Without torch, a dataset can be read by index, in loops and in several processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ray Data reads samples by their numbers, in its own processes."""
+"""Ray Data reads samples by index, in its own processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Serve a folder over HTTP and log who asked for what: FOLDER LOG; says the port on its output."""
+"""Serve a folder over HTTP on port 8000, and log the address and path of each request.
+
+    python counting_store.py FOLDER LOG
+
+Prints `serving` once it listens.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ class Logging(SimpleHTTPRequestHandler):
         super().do_GET()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing else."""
+        """Write nothing else."""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Write the orders that wids 0.1.11 gives: python tests/sampling/make_golden.py FOLDER_OF_WIDS_0_1_11
+"""Write the orders of wids 0.1.11 to golden.json: the first indices and a digest of each.
 
-Only facts are taken over: the first indices and a digest of each order.
+python tests/sampling/make_golden.py FOLDER_OF_WIDS_0_1_11
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def digest(indices: list[int]) -> str:
-    """Return what tells an order from others."""
+    """Return a digest of an order."""
     return hashlib.sha256(json.dumps(indices).encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Hosts on one machine: network namespaces with addresses of their own, and a store that both reach."""
+"""Two hosts on one machine: network namespaces with addresses of their own, and a store that both can reach."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 STORE = "10.77.9.9"
-"""Address of the store, from every host."""
+"""Address of the store, as seen from both hosts."""
 
 
 def can_make_namespaces() -> bool:
-    """Tell whether this machine lets us."""
+    """Tell whether network namespaces can be made on this machine."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     name = f"wids-{os.getpid()}-probe"
@@ -33,10 +33,10 @@ def can_make_namespaces() -> bool:
 
 
 class Hosts:
-    """Two hosts and a store, linked in pairs; they go with the `with` block.
+    """Two hosts and a store, linked in pairs, which exist during the `with` block.
 
-    Host 0 has the address 10.77.3.1 towards host 1, which has 10.77.3.2, both on the interface `peer`. The store sees them
-    as 10.77.1.2 and 10.77.2.2.
+    On the link between the hosts, host 0 has the address 10.77.3.1 and host 1 has 10.77.3.2, both on the interface
+    `peer`. The store sees them as 10.77.1.2 and 10.77.2.2.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
     def command(self, host: int, command: Sequence[str]) -> list[str]:
-        """Return a command as it runs on a host; 2 is the store."""
+        """Return the command that runs a command on host 0 or 1, or on the store, 2."""
         return ["ip", "netns", "exec", self._names[host], *command]
 
     def _link(self, one: str, at_one: str, address: str, other: str, at_other: str, other_address: str) -> None:

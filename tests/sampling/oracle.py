@@ -1,4 +1,4 @@
-"""The order as DESIGN says it, written the long way: nested loops over lists, with CPython's `random`."""
+"""The order of `DistributedChunkedSampler`, computed the long way: nested loops over lists, with CPython's `random`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Case:
 
 
 def lanes_of(case: Case, epoch: int) -> list[list[int]]:
-    """Return the indices that each lane holds, in its order."""
+    """Return the indices of each lane, in its order."""
     bounds = [(min(lane * case.length, case.n), min((lane + 1) * case.length, case.n)) for lane in range(case.lanes)]
     move = case.shuffle and (case.shufflefirst or epoch > 0)
     lanes = []
@@ -66,7 +66,7 @@ def lanes_of(case: Case, epoch: int) -> list[list[int]]:
 
 
 def places_of(case: Case, epoch: int) -> list[int | None]:
-    """Return what stands at each place of an epoch."""
+    """Return the index at each place of an epoch; None where there is none."""
     lanes = lanes_of(case, epoch)
     if case.even and any(lanes):
         last = max(number for number, lane in enumerate(lanes) if lane)
@@ -76,7 +76,7 @@ def places_of(case: Case, epoch: int) -> list[int | None]:
 
 
 def dealt(case: Case, epoch: int, start: int, ranks: int) -> list[list[int]]:
-    """Return what each rank yields from a place on."""
+    """Return the indices that each rank yields from a place on."""
     places = places_of(case, epoch)
     left = max(0, len(places) - start)
     rows = left // ranks if case.drop_last else (left + ranks - 1) // ranks

@@ -1,4 +1,4 @@
-"""While indices are yielded, the dataset is told which shards come next."""
+"""While indices are yielded, the coming shards are announced to the dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches share a bucket, ranks have equal numbers, and stops lose nothing."""
+"""Batches share a bucket, ranks have equally many, and no sample is lost by a stop."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_restart_with_the_same_ranks_goes_on_with_the_very_batches() -> None:
     sampler = make(100, 2, 1, 4)
     sampler.set_epoch(1)
     list(islice(sampler, 5))
-    for done in (3, 5):  # what training has used of what was yielded
+    for done in (3, 5):  # how many of the yielded batches training has used
         again = make(100, 2, 1, 4)
         again.load_state_dict(sampler.state_dict(consumed=done))
         again.set_epoch(1)

@@ -1,4 +1,4 @@
-"""Laws of `DistributedChunkedSampler`, for any data, lanes, ranks and flags, against an oracle of nested loops."""
+"""Laws of `DistributedChunkedSampler`, for any data, lanes, ranks and flags; the oracle is made of nested loops."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_resuming_at_any_place_any_number_of_times_loses_and_repeats_nothing(
         state = json.loads(json.dumps(restored[0].state_dict()))
         if case.even:
             seen += chain.from_iterable(zip(*orders, strict=True))
-        else:  # ranks that stop at one place, which is not after one number of samples
+        else:  # ranks have stopped at the same place, but not after equally many samples
             left = dealt(case, epoch, state["place"], 1)[0] if state["epoch"] == epoch else []
             seen = places[: len(places) - len(left)]
 

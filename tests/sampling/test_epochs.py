@@ -1,4 +1,4 @@
-"""When an epoch begins, and where a restored one goes on."""
+"""When an epoch begins, and where a restored one resumes."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_an_epoch_ends_with_the_data_it_began_with_when_some_was_added(kind: str
     assert len(again) == 140
     following = list(again)
     assert sorted(following) == list(range(140))
-    if kind != "DistributedChunkedSampler":  # whose chunks stay those of the state
+    if kind != "DistributedChunkedSampler":  # its chunk size stays that of the state
         new.set_epoch(3)
         assert following == list(new)
 

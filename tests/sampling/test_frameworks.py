@@ -1,6 +1,6 @@
-"""The guide's blocks for frameworks, run with the real packages on two processes: each rank sees its half.
+"""The guide's blocks for frameworks run with the real packages on two processes: each rank sees its half.
 
-Only where `make test-frameworks` has installed them.
+Only `make test-frameworks` runs these, since it installs the packages.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def block(name: str) -> str:
 
 
 def run(folder: Path, code: str) -> list[list[list[int]]]:
-    """Return what each rank saw: for each of two epochs, the indices in their order."""
+    """Return what each rank saw: for each of two epochs, the indices in order."""
     shards = [{"url": url, "nsamples": count} for url, count in write_shards(folder, [8] * 8)]
     descriptor = write_descriptor(folder / "train.json", shards)
     script = folder / "train.py"

@@ -1,4 +1,4 @@
-"""Mixtures keep their proportions at every prefix, on any number of ranks, through stops and epochs."""
+"""Mixtures keep their proportions in every prefix, on any number of ranks, across stops and epochs."""
 
 from __future__ import annotations
 

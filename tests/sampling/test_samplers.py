@@ -1,4 +1,4 @@
-"""The order is 0.1.11's, the ranks are equal, and each epoch is another one."""
+"""The order is that of 0.1.11, ranks are equally long, and each epoch has another order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeds that samples bring along: a function of seed, epoch and index, whatever reads them."""
+"""The seeds of samples depend only on seed, epoch and index, whatever reads the samples."""
 
 from __future__ import annotations
 

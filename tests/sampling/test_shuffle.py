@@ -1,4 +1,4 @@
-"""The stream gives what CPython's `random.shuffle` gives, also after skipping."""
+"""`ShuffleStream` gives the orders of CPython's `random.shuffle`, also after skips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torchdata's `StatefulDataLoader` restores where training stood, without anything said."""
+"""torchdata's `StatefulDataLoader` restores the place of training without further set-up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wids.sampling import ChunkedSampler, DistributedChunkedSampler, ShardListSa
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# torchdata calls what torch has since deprecated.
+# torchdata calls a function that torch has since deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 
 

@@ -1,4 +1,4 @@
-"""Jobs that torchrun really starts: ranks, workers and the ways in which these begin, kills, and hosts of their own."""
+"""Jobs started by the real torchrun: ranks, workers with every start method, killed processes, and separate hosts."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_job_whose_rank_is_killed_goes_on_with_fewer_ranks_and_sees_the_rest(
         assert bool(run({**task, "kill": kill}, ranks)) == (kill is not None)
         stop = json.loads(state.read_text())["steps"]
         for line in chain.from_iterable(entries(tmp_path / "out", "job", ranks, rank) for rank in range(ranks)):
-            if done <= line["step"] < stop:  # what was read after the last state does not count
+            if done <= line["step"] < stop:  # batches after the last saved state do not count
                 used += [index for index, _ in line["seen"]]
         done = stop
 

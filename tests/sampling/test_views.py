@@ -1,4 +1,4 @@
-"""Samplers over views: few shards at a time, in this process and in workers, and a word where that cannot be."""
+"""Samplers over views read from few shards at a time, in this process and in workers, or warn if they cannot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def chunks(sampler: Any, size: int) -> Iterator[list[int]]:
 
 
 def test_a_chunk_of_a_view_touches_no_more_shards_than_its_rows_lie_in(dataset: wids.ShardListDataset) -> None:
-    """Three in ten rows at random: a chunk of as many rows as four shards have lies in five or six."""
+    """With three in ten rows at random, a chunk of as many rows as four shards have touches five or six shards."""
     view = dataset.select(np.random.default_rng(0).random(len(dataset)) < 0.3)
     sampler = wids.ChunkedSampler(view, chunksize=60, shufflefirst=True)
 
@@ -60,7 +60,7 @@ def test_each_rank_walks_its_own_shards_of_a_view(dataset: wids.ShardListDataset
     walked = [list(rank) for rank in ranks]
 
     assert sorted({index for indices in walked for index in indices}) == list(range(len(view)))
-    # A quarter of the shards, and the two that the ends of the quarter cut.
+    # A quarter of the shards, and one more at each end of the quarter.
     assert max(len(shards_of(view, indices)) for indices in walked) <= SHARDS // 4 + 2
 
 

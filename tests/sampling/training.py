@@ -1,6 +1,15 @@
-"""A training job without a model, for torchrun: reads with a DataLoader in step with the other ranks, and logs what it sees.
+"""A training job without a model, for torchrun: all ranks read with a DataLoader in lockstep, and log what they see.
 
-One argument, JSON: `descriptor`, `out` (a folder), `batch_size`, `jobs` (lists of a name, workers, how they start, epochs), `lanes`, `state` (a file, written by rank 0 after every step and gone on from), `kill` ([rank, step] or null), `cache`.
+The only argument is a JSON object:
+
+- `descriptor`: path of the descriptor.
+- `out`: folder for the logs.
+- `batch_size`: samples per batch and rank.
+- `jobs`: lists of name, number of workers, start method of the workers, and number of epochs.
+- `lanes`: number of canonical replicas; optional.
+- `state`: file from which the job resumes, and which rank 0 writes after every step; optional.
+- `kill`: `[rank, step]` at which that rank kills itself, or null; optional.
+- `cache`: the cache folder; optional.
 """
 
 from __future__ import annotations
@@ -20,12 +29,12 @@ from wids import DistributedChunkedSampler, ShardListDataset
 
 
 def keep(batch: list[Any]) -> list[Any]:
-    """Leave a batch as it is."""
+    """Return a batch unchanged."""
     return batch
 
 
 def run_job(task: dict[str, Any], name: str, workers: int, context: str | None, epochs: int) -> None:
-    """Read some epochs with one kind of loader."""
+    """Read some epochs with one configuration of workers."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     dataset = ShardListDataset(task["descriptor"], transformations=[], cache_dir=task.get("cache"))
     sampler = DistributedChunkedSampler(dataset, chunksize=7, num_canonical_replicas=task.get("lanes"))
@@ -72,7 +81,7 @@ def save(path: Path, content: dict[str, Any]) -> None:
 def main() -> None:
     """Do what the argument says."""
     task = json.loads(sys.argv[1])
-    # So that only one process of a rank imports torch for those that it forks.
+    # Then only the fork server of each rank imports torch, and not each worker that it forks.
     multiprocessing.set_forkserver_preload(["torch", "wids"])
     dist.init_process_group("gloo")
     for job in task["jobs"]:

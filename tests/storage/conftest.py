@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUICK = RetryPolicy(first_delay_s=0.01, longest_delay_s=0.02)
-"""As often as by default, without the waits."""
+"""As many attempts as by default, with hardly any waiting between them."""
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def server() -> Iterator[WebServer]:
 
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Path:
-    """The folder of `make_storage`, which does not exist yet."""
+    """The cache folder of `make_storage`; it does not exist yet."""
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def make_storage(cache_dir: Path) -> Callable[..., Storage]:
-    """Make a `Storage` on `cache_dir` that does not wait long between attempts."""
+    """Makes a `Storage` on `cache_dir` that does not wait long between attempts."""
 
     def make(**options: Any) -> Storage:
         return Storage(StorageOptions(**{"cache_dir": str(cache_dir), **options}), retry=QUICK)

@@ -1,4 +1,4 @@
-"""What tests of storage read, count and wait for."""
+"""Helpers of the tests of storage: reading sources, listing the cache, waiting for conditions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def content(source: Source) -> bytes:
-    """Return everything that a source holds."""
+    """Return the whole content of a source."""
     size = source.identity.size
     view, first = source.window(0, size)
     return bytes(view[-first : size - first])
 
 
 def shards(cache_dir: Path) -> list[Path]:
-    """Return the files that a cache folder shows: not its bookkeeping."""
+    """Return the visible files of a cache folder, without its bookkeeping."""
     return sorted(path for path in cache_dir.rglob("*") if path.is_file() and ".wids" not in path.parts)
 
 
 def unfinished(cache_dir: Path) -> list[Path]:
-    """Return what has not become a shard."""
+    """Return the files that have not become shards, or not yet."""
     return [*cache_dir.glob(".wids/*.part"), *cache_dir.glob(".wids/*.scratch")]
 
 
@@ -39,7 +39,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 60) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process has not ended; that it did may not have been noticed by its parent."""
+    """Return whether a process is running; one that its parent has not reaped yet is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""Shards that are fetched before they are needed."""
+"""Shards are fetched before they are needed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_next_shard_is_asked_for_before_this_one_is_read_to_its_end(
     seen: list[int] = []
     for index in sampler:
         place = order.index(index // PER_SHARD)
-        if len(seen) % PER_SHARD == PER_SHARD - 1:  # the last of its shard; the next one is read by nobody yet
+        if len(seen) % PER_SHARD == PER_SHARD - 1:  # the last sample of its shard; nobody has read the next shard yet
             for shard in order[place + 1 : place + 1 + shards_ahead]:
                 wait_until(lambda name=f"{shard:02d}.tar": name in asked_for(server))  # type: ignore[misc]
         assert dataset.read(index)[".txt"] == b"text of %d" % index
@@ -99,13 +99,13 @@ def test_an_error_surfaces_in_the_read_that_needs_the_shard(server: WebServer, d
 def test_the_process_that_reads_has_no_thread_and_no_lock_of_it(
     server: WebServer, dataset: wids.ShardListDataset, cache_dir: Path
 ) -> None:
-    """A fork while a shard is being fetched ahead."""
+    """The process is forked while a shard is being prefetched."""
     started, go_on = threading.Event(), threading.Event()
     server.behaviours["07.tar"] = [hold(started, go_on, 1000)]
     threads = threading.active_count()
     dataset.prefetch([7])
     assert started.wait(60)
-    assert threading.active_count() <= threads + 1  # the server's own
+    assert threading.active_count() <= threads + 1  # the server's own thread
     child = os.fork()
     if not child:
         os._exit(int(dataset.read(0)[".txt"] != b"text of 0"))
@@ -113,7 +113,7 @@ def test_the_process_that_reads_has_no_thread_and_no_lock_of_it(
     go_on.set()
 
     assert dataset.read(35)[".txt"] == b"text of 35"
-    assert server.bodies["07.tar"] == 0  # the answer that was held, and no other
+    assert server.bodies["07.tar"] == 0  # the answer that was held back does not count, and there was no other
     assert not unfinished(cache_dir)
 
 
@@ -127,7 +127,7 @@ def test_closing_ends_the_process_and_leaves_nothing_unfinished(
     assert started.wait(60)
     wait_until(lambda: unfinished(cache_dir))
     (helper,) = children() - before
-    monkeypatch.setattr(ahead, "_PATIENCE_S", 120)  # it ends by itself, however long that takes
+    monkeypatch.setattr(ahead, "_PATIENCE_S", 120)  # it must end by itself, not by being killed after a while
     dataset.close()
 
     assert helper not in children()
@@ -150,7 +150,7 @@ def test_it_ends_when_the_one_who_told_it_is_killed(
         "import os, sys, time, wids\n"
         f"ds = wids.ShardListDataset({entries!r}, cache_dir={str(cache_dir)!r})\n"
         "ds.prefetch([3])\n"
-        "if os.fork() == 0:\n"  # holds the pipe too
+        "if os.fork() == 0:\n"  # the child keeps the pipe open too
         f"    open({str(forked)!r}, 'x')\n"
         "    time.sleep(600)\n"
         "time.sleep(600)\n"
@@ -174,7 +174,7 @@ def test_it_ends_when_the_one_who_told_it_is_killed(
 def test_it_ends_when_the_one_who_told_it_was_gone_before_it_began(cache_dir: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    # The pipe stays open, as by a worker that was forked.
+    # The pipe stays open, as if a forked worker held it.
     command = [sys.executable, "-c", ahead._START, str(gone.pid), str(ROOT)]
     helper = subprocess.Popen(command, stdin=subprocess.PIPE)
     assert helper.stdin is not None
@@ -195,7 +195,7 @@ def parent(pid: int) -> int | None:
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
-        return None  # it has ended meanwhile
+        return None  # the process has ended meanwhile
 
 
 def command(pid: int) -> bytes:

@@ -1,3 +1,5 @@
+"""Shards that are the output of a command (`pipe:`)."""
+
 from __future__ import annotations
 
 import shlex

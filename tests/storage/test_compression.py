@@ -1,3 +1,5 @@
+"""Compressed shards are unpacked into the cache."""
+
 from __future__ import annotations
 
 import bz2

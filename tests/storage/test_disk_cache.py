@@ -1,3 +1,5 @@
+"""The disk cache fetches each shard once for all processes, and holds only whole and verified ones."""
+
 from __future__ import annotations
 
 import errno
@@ -136,7 +138,7 @@ def test_a_waiter_takes_over_from_a_killed_process(
 
 
 def open_and_tell_when_waiting(storage: Storage, urls: list[str], answers: Any) -> None:
-    """Answer first when the lock is somebody else's, which filelock logs at each look."""
+    """Send an answer once another process holds the lock, which filelock logs at each attempt."""
 
     class Waiting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -152,7 +154,7 @@ def open_and_tell_when_waiting(storage: Storage, urls: list[str], answers: Any) 
 def test_a_fork_during_a_download_does_not_keep_the_lock(
     server: WebServer, make_storage: Callable[..., Storage]
 ) -> None:
-    """The downloader forks a child that lives on, and is killed; its lock must not live on with the child."""
+    """The downloading process forks a child and is killed; the child must not keep its lock."""
     server.objects["a.tar"] = DATA
     started, go_on = threading.Event(), threading.Event()
     server.behaviours["a.tar"] = [hold(started, go_on, at=1_500_000)]
@@ -185,7 +187,7 @@ def download_and_fork(storage: Storage, url: str, go_on: Any, pids: Any) -> None
 
 
 def test_there_is_one_holder_of_a_lock_at_any_time(tmp_path: Path) -> None:
-    """Released and taken again by many: the lock file must stay, or two hold it at once."""
+    """Many processes take and release the lock; if its file were removed, two could hold it at once."""
     children = [SPAWN.Process(target=take_turns, args=(tmp_path,)) for _ in range(4)]
     for child in children:
         child.start()
@@ -203,7 +205,7 @@ def take_turns(path: Path) -> None:
     key = CacheKey("a.tar", "source", "version", None, "a.tar", is_own_name=True)
     for _ in range(50):
         with cache._turn(key):
-            held = os.open(path / "held", os.O_CREAT | os.O_EXCL)  # fails when somebody else holds it too
+            held = os.open(path / "held", os.O_CREAT | os.O_EXCL)  # fails if another process holds the lock too
             os.close(held)
             (path / "held").unlink()
 
@@ -315,7 +317,7 @@ def test_a_localname_is_fetched_again_when_the_descriptor_changes(
 def test_a_shard_with_a_localname_that_is_being_replaced_is_not_somebody_elses(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another one looks for it at the moment between the writing of its record and of its file."""
+    """Another opens it at the moment after its record is written and before its file is in place."""
     server.objects["a.tar"] = DATA
     make_storage(localname=lambda _: "a.tar").open({"url": server.url("a.tar"), "filesize": len(DATA)})
     server.objects["a.tar"] = DATA + b"more"
@@ -472,7 +474,7 @@ def test_leftovers_of_dead_processes_are_removed_at_the_next_start(
     for child, _ in (dead, dead_command):
         os.kill(child.pid, signal.SIGKILL)
         child.join(60)
-    assert len(unfinished(cache_dir)) == 4  # a command has its scratch file and the shard it is to become
+    assert len(unfinished(cache_dir)) == 4  # a command leaves its scratch file and its unfinished shard
 
     make_storage().open({"url": server.url("next.tar")})
 

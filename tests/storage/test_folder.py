@@ -1,3 +1,5 @@
+"""Which folder the disk cache is, and who may enter it."""
+
 from __future__ import annotations
 
 import os
@@ -14,7 +16,7 @@ from wids.storage.folder import CacheFolder
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The node's temporary folder, with no variable that names another cache."""
+    """The node's temporary folder; no environment variable names another cache."""
     monkeypatch.delenv("WIDS_CACHE", raising=False)
     monkeypatch.delenv("SLURM_TMPDIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

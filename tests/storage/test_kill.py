@@ -1,4 +1,4 @@
-"""Processes that are killed at any moment of a download, a check, a rename or a removal, while others read."""
+"""Processes are killed at any moment of a download, a check, a rename or a removal, while others read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def body(number: int) -> bytes:
 
 
 def slowly(handler: Any, data: bytes) -> None:
-    """Send a body in parts, so that there is a middle of it."""
+    """Send a body slowly, in parts, so that a process can be killed in the middle."""
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(data)))
     handler.end_headers()
@@ -40,7 +40,7 @@ def slowly(handler: Any, data: bytes) -> None:
 
 
 def read_many(cache: str, urls: list[str], seed: int, reads: int | None, ready: Any, answers: Any) -> None:
-    """Read shards at random, so many times or for ever, and tell how many were wrong."""
+    """Read shards at random, `reads` times or forever, and put the number of wrong ones into `answers`."""
     opened = Storage(StorageOptions(cache_dir=cache, cache_size=3 * SIZE), retry=QUICK)
     draw = random.Random(seed)
     expected = [body(number) for number in range(len(urls))]
@@ -73,7 +73,7 @@ def run_round(
     readers = []
     for place in range(3):
         ready, answers = context.Event(), context.Queue()
-        reads = READS if place else None  # the one that is killed does not end before
+        reads = READS if place else None  # the process to be killed must not end before
         process = context.Process(
             target=read_many, args=(cache, urls, 10 * round_number + place, reads, ready, answers)
         )
@@ -81,7 +81,7 @@ def run_round(
         readers.append((process, ready, answers))
     victim, ready, _ = readers[0]
     assert ready.wait(60)
-    time.sleep(draw.uniform(0, 0.25))  # the random moment; what is tested does not depend on it
+    time.sleep(draw.uniform(0, 0.25))  # a random moment; the outcome must not depend on it
     os.kill(victim.pid, signal.SIGKILL)
     for process, _, answers in readers[1:]:
         assert answers.get(timeout=60) == 0, f"round {round_number}"
@@ -91,7 +91,7 @@ def run_round(
 
 
 def check_folder(cache: Path, urls: list[str]) -> None:
-    """There are only whole shards, and leftovers that the next start removes."""
+    """Check that there are only whole shards, and leftovers that the next start removes."""
     by_number = {number: body(number) for number in range(len(urls))}
     for path in shards(cache):
         assert path.read_bytes() == by_number[int(path.name.partition("-")[0])]
@@ -120,7 +120,7 @@ def test_sixteen_processes_fetch_twenty_shards_once(server: WebServer, tmp_path:
 
 
 def read_all(cache: str, urls: list[str], go: Any, answers: Any) -> None:
-    """Read every shard once, when told to, and tell how many were wrong."""
+    """Once `go` is set, read every shard, and put the number of wrong ones into `answers`."""
     opened = Storage(StorageOptions(cache_dir=cache), retry=QUICK)
     go.wait(60)
     answers.put(sum(content(opened.open({"url": url})) != body(number) for number, url in enumerate(urls)))

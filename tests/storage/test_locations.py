@@ -1,3 +1,5 @@
+"""URLs and paths become locations, or are refused; no secret is in their names."""
+
 from __future__ import annotations
 
 import os

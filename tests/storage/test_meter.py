@@ -1,4 +1,4 @@
-"""What all processes of a job count and are doing."""
+"""The counters and the present activity of all processes of a job."""
 
 from __future__ import annotations
 
@@ -167,17 +167,17 @@ def test_a_job_goes_with_its_first_process_and_leftovers_with_the_next(tmp_path:
     if not pid:
         killed = Meter()
         killed.add("misses")
-        os._exit(0)  # as if it was killed: nothing is tidied up
+        os._exit(0)  # as if it was killed: nothing is cleaned up
     os.waitpid(pid, 0)
     left = next(path for path in jobs.iterdir() if path != folder)
     os.utime(left, (time.time() - 3600,) * 2)
     os.utime(folder, (time.time() - 3600,) * 2)
-    meters._tidied.clear()  # each process looks once
+    meters._tidied.clear()  # else this process would not look again
     second = Meter()
     second.add("misses")
 
     assert not left.exists()
-    assert folder.exists()  # its process lives
+    assert folder.exists()  # its process is alive
     del first
     assert not folder.exists()
 

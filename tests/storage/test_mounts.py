@@ -1,3 +1,5 @@
+"""Files on network file systems are recognized by the table of mounts."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,3 +1,5 @@
+"""The names of files in the disk cache."""
+
 from __future__ import annotations
 
 import os

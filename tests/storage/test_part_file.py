@@ -1,4 +1,4 @@
-"""Unfinished files and folders, made while others look for what dead processes left."""
+"""Unfinished files and folders are made while others look for leftovers of dead processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def use_folder(folder: Path) -> None:
 def test_what_was_just_made_may_be_taken_for_a_leftover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], None], moment: str
 ) -> None:
-    """Another process, at the moment between two calls, removes what nobody has locked yet."""
+    """At the moment between two calls, another process removes what is not locked yet."""
     removed: list[bool] = []
 
     def after_another(call: Any) -> Any:
@@ -57,7 +57,7 @@ def test_what_was_just_made_may_be_taken_for_a_leftover(
 
 @pytest.fixture
 def cleaner(tmp_path: Path) -> Iterator[None]:
-    """Remove leftovers all the time."""
+    """Removes leftovers all the time, in another thread."""
     done = threading.Event()
 
     def clean() -> None:

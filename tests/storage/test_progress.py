@@ -1,4 +1,4 @@
-"""What a person sees of transfers."""
+"""What a user at a terminal sees of transfers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards that are read by byte ranges, over a real server."""
+"""Shards are read by byte ranges from a real server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def put_shards(server: WebServer, folder: Path, counts: list[int], size: int = 0
 
 
 def put_pack(server: WebServer, folder: Path, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make a pack of these shards, serve it, and return the entries that name it."""
+    """Make an index pack of these shards, serve it, and return entries that name it."""
     paths = [str(folder / entry["url"].rpartition("/")[2]) for entry in entries]
     wids.create_index(paths, folder / "train.json", index=True)
     server.objects["train.widx"] = (folder / "train.widx").read_bytes()
@@ -69,7 +69,7 @@ def by_ranges(entries: list[dict[str, Any]], cache: Path, **options: Any) -> wid
 def test_a_sample_is_one_request_and_a_first_touch_three(ranges: WebServer, tmp_path: Path) -> None:
     entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [1000] * 4, size=2000))
     dataset = by_ranges(entries, tmp_path / "cache")
-    dataset.read(0)  # the pack's directory
+    dataset.read(0)  # fetches the pack's directory
     counts = []
     for index in (1500, 1501, 1999, 2500, 3000):
         before = len(ranges.requests)
@@ -154,7 +154,7 @@ def test_a_batch_is_asked_for_at_once(ranges: WebServer, tmp_path: Path) -> None
     dataset = by_ranges(entries, tmp_path / "cache")
     dataset.read(0)
     ranges.most_at_once = 0
-    ranges.waits_for = 16  # or there is no answer
+    ranges.waits_for = 16  # without as many requests at once there is no answer
     indices = random.Random(1).sample(range(len(dataset)), 256)
     batch = dataset.__getitems__(indices)
 
@@ -203,7 +203,7 @@ def whole_body(handler: Handler, body: bytes) -> None:
 
 
 def short_part(handler: Handler, body: bytes) -> None:
-    """Say that it is the right part, and send half of it."""
+    """Announce the requested part, and send half of it."""
     first, last = handler.headers["Range"].removeprefix("bytes=").split("-")
     part = body[int(first) : int(last) + 1]
     handler.send_response(206)
@@ -215,7 +215,7 @@ def short_part(handler: Handler, body: bytes) -> None:
 
 
 def other_part(handler: Handler, body: bytes) -> None:
-    """Answer for another range than was asked for."""
+    """Answer with another range than was requested."""
     first, last = map(int, handler.headers["Range"].removeprefix("bytes=").split("-"))
     part = body[first + 1 : last + 2]
     handler.send_response(206)
@@ -249,7 +249,7 @@ def test_auto_fetches_whole_what_only_comes_whole(server: WebServer, tmp_path: P
     dataset = by_ranges(entries, tmp_path / "cache", access="auto", lru_size=1)
 
     assert [dataset.read(index)[".txt"] for index in (3, 13, 4)] == [b"text of 3", b"text of 13", b"text of 4"]
-    # One that asked for a part, and one that got the whole; the third opening finds it in the cache.
+    # Per shard a request for a part, then one for the whole; the third read finds the first shard in the cache.
     assert [path for path, _ in server.requests] == ["/0000.tar", "/0000.tar", "/0001.tar", "/0001.tar"]
 
 
@@ -277,7 +277,7 @@ def test_an_empty_object_is_no_tar_of_samples(ranges: WebServer, tmp_path: Path)
 def test_a_pack_of_other_shards_is_noticed_at_the_first_header(
     ranges: WebServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The pack's entry has the right name and size, but the shard was shuffled since."""
+    """The pack's entry has the right name and size, but the shard has been shuffled since."""
     entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [20]))
     members = sample_members(20)
     shuffled = [
@@ -402,7 +402,7 @@ def test_threads_share_a_dataset(ranges: WebServer, tmp_path: Path) -> None:
 
 
 class Upper(wids.ShardListDataset):
-    """A subclass with its own method, which a batch must call."""
+    """A subclass with its own `__getitem__`, which reading a batch must call."""
 
     def __getitem__(self, index: Any) -> Any:
         return super().__getitem__(index)[".txt"].getvalue().upper()
@@ -469,7 +469,7 @@ def test_reading_ahead_gives_what_lies_there(ranges: WebServer, tmp_path: Path) 
 
 
 def test_every_member_that_is_read_is_compared_with_the_pack(ranges: WebServer, tmp_path: Path) -> None:
-    """The shard was written again with other captions: as many bytes, and the same first member in each sample."""
+    """The shard was rewritten with other captions: with equal size, and the same first member in each sample."""
     before = [
         (f"{n}.{field}", text) for n in range(5) for field, text in (("jpg", b"picture"), ("txt", b"a long old text"))
     ]

@@ -1,3 +1,5 @@
+"""Passing failures are tried again, as often and with such waits as the policy allows."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""Servers that people use: nginx, and S3's interface as moto serves it. `make test-servers` installs and runs them."""
+"""Shards are read from common servers: nginx, and S3 as moto serves it. `make test-servers` installs and runs them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_open(port: int) -> bool:
 
 
 def write_data(folder: Path) -> dict[str, bytes]:
-    """Write three shards with random bytes in them; return their content."""
+    """Write three shards of random bytes; return their content."""
     draw = random.Random(2)
     data = {}
     for number in range(3):
@@ -58,7 +58,7 @@ def write_data(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def nginx(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The address of an nginx, and the folder that it serves."""
+    """The address of an nginx server, and the folder that it serves."""
     assert shutil.which("nginx"), "apt-get install nginx-light"
     served = tmp_path / "www"
     served.mkdir()
@@ -152,7 +152,7 @@ def test_a_file_that_changes_under_nginx_is_an_error(nginx: tuple[str, Path], tm
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[dict[str, Any]]:
-    """The storage options of an S3 server with an endpoint and credentials of its own, and a bucket `data`."""
+    """The storage options for an S3 server with its own endpoint and credentials, which has a bucket `data`."""
     assert find_spec("s3fs"), "pip install 'wids[servers]'"
     port = free_port()
     process = subprocess.Popen(
@@ -245,7 +245,7 @@ def test_shards_are_written_to_s3_and_read_back(s3: dict[str, Any], tmp_path: Pa
     with wids.ShardWriter(pattern, max_samples=8, index=False, storage_options=s3) as writer:
         for sample in samples[:20]:
             writer.write(sample)
-    file_system(s3).rm_file("data/written/a-2.tar")  # as if the writer had been killed there
+    file_system(s3).rm_file("data/written/a-2.tar")  # as if the writer had been killed before it
 
     with wids.ShardWriter(pattern, max_samples=8, storage_options=s3, resume=True) as writer:
         assert (writer.num_samples, writer.last_key) == (16, "015")

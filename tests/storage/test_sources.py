@@ -1,4 +1,4 @@
-"""What every kind of source must do, asked of each of them."""
+"""The contract of sources, checked for every kind of them."""
 
 from __future__ import annotations
 

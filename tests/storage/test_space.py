@@ -1,4 +1,4 @@
-"""What the disk cache keeps, and how much."""
+"""Which shards the disk cache keeps, and how much space it takes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SIZE = 1000
 
 
 class Counted:
-    """A cache of so many shards of one size over a server, and how many of its openings hit.
+    """Measures how many openings of shards of equal size hit the cache of a storage.
 
     Args:
-        storage: Whose cache it is.
-        server: Serves each shard that is asked for.
+        storage: The storage.
+        server: The server from which it fetches, which serves each shard that is opened.
     """
 
     def __init__(self, storage: Storage, server: WebServer) -> None:
@@ -50,7 +50,7 @@ class Counted:
 
 
 def put_shards(server: WebServer, folder: Path, number: int) -> list[dict[str, Any]]:
-    """Write and serve so many shards of three samples; return their entries."""
+    """Write and serve shards of three samples; return their descriptor entries."""
     entries = []
     for shard in range(number):
         path = write_tar(folder / f"{shard}.tar", sample_members(3, first=3 * shard))
@@ -78,7 +78,7 @@ def lru_hits(order: Sequence[int], capacity: int, skip: int = 0) -> float:
 
 
 def farthest_hits(order: Sequence[int], capacity: int, skip: int = 0) -> float:
-    """Return what is hit when the shard goes that is needed last, which is the best there is (Belady 1966)."""
+    """Return the hit rate of evicting the shard whose next use is farthest, which is optimal (Belady 1966)."""
     places = defaultdict(list)
     for place, shard in reversed(list(enumerate(order))):
         places[shard].append(place)
@@ -99,7 +99,7 @@ def farthest_hits(order: Sequence[int], capacity: int, skip: int = 0) -> float:
 def test_epochs_larger_than_the_cache_hit_what_fits(
     server: WebServer, make_storage: Callable[..., Storage], capacity: int, at_least: float
 ) -> None:
-    """60 shards in a shuffled order in each of four epochs; the first finds nothing, whatever is kept."""
+    """60 shards are read in shuffled order in four epochs, the first of which can hit nothing."""
     order = epochs(60, 4, random.Random(5))
     cached = Counted(make_storage(cache_size=capacity * SIZE), server)
     assert cached.hit_rate(order[:60]) == 0
@@ -196,7 +196,7 @@ def test_what_is_no_size_is_refused(size: Any) -> None:
 def test_files_of_others_are_never_removed(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
-    """The cache folder is also the folder of the shards themselves."""
+    """The cache folder is also a folder of the user's own shards."""
     cache_dir.mkdir()
     for number in range(5):
         (cache_dir / f"own-{number}.tar").write_bytes(bytes(SIZE))
@@ -222,14 +222,14 @@ def test_a_view_stays_valid_when_its_shard_is_removed(server: WebServer, cache_d
     assert (bytes(view), file.read()) == (b"text of 0", b"text of 1")
 
 
-# By folder and by statvfs
+# Space used, by the folder's files and by statvfs
 
 MB = 1 << 20
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 16 MiB of its own; skipped where mounting is not possible."""
+    """A separate disk of 16 MiB; tests are skipped where it cannot be mounted."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
@@ -252,7 +252,9 @@ def read_at_random(entries: list[dict[str, Any]], cache: str, seed: int, answers
 
 
 def test_the_disk_never_holds_more_than_the_limit_and_what_is_in_use(small_disk: Path, tmp_path: Path) -> None:
-    """4 processes at random over 50 shards of 1 MiB, a cache of 3: at most 3, and one that each fetches, and one that each reads."""
+    """4 processes read 50 shards of 1 MiB at random, with a cache of 3.
+
+    At most there are the 3, one that each process is fetching, and one that each is reading."""
     with web_server() as server:
         entries = []
         for number in range(50):

@@ -1,3 +1,5 @@
+"""Opening shards: local ones in place, copied or from the cache, and with names of the user's own."""
+
 from __future__ import annotations
 
 import hashlib
@@ -118,7 +120,7 @@ def test_a_local_shard_is_copied_where_asked_for(
     shard = {"url": str(local), "filesize": len(DATA)}
 
     source = opened.open(shard)
-    assert source.identity.inode == local.stat().st_ino  # it does not wait for the copy
+    assert source.identity.inode == local.stat().st_ino  # opening does not wait for the copy
     assert content(source) == DATA
     wait_until(lambda: opened.upcoming.is_copied(str(local)))
 
@@ -212,7 +214,7 @@ def test_storage_options_are_not_shown() -> None:
 def test_no_url_starts_a_process_or_writes_outside_the_cache(
     url: str, access: Any, cache_local: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Texts are drawn from the constants of the code too, and one of them may be the path of a file that is there.
+    # Hypothesis also draws constants from the code, and one of them may be the path of an existing file.
     assume(not os.path.isfile(url.removeprefix("file:")))  # noqa: PTH113 - takes any text
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **_: pytest.fail(f"started {args}"))
     monkeypatch.setattr("socket.socket.connect", refuse_connection)

@@ -1,3 +1,5 @@
+"""Shards in object stores, which fsspec reads."""
+
 from __future__ import annotations
 
 import uuid
@@ -22,12 +24,12 @@ SECRET = "hunter2"
 
 @pytest.fixture
 def bucket() -> str:
-    """The URL of an empty folder in memory."""
+    """The URL of an empty folder of fsspec's store in memory."""
     return f"memory://{uuid.uuid4().hex}"
 
 
 class Renamed(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """The store in memory under another scheme."""
+    """fsspec's store in memory under another scheme."""
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -106,7 +108,7 @@ def test_storage_options_reach_the_store(bucket: str, make_storage: Callable[...
 
 
 class Changing(Renamed):
-    """A store whose object is another one after each reading."""
+    """A store whose objects change with each read."""
 
     protocol = "changing"
     count = 0
@@ -129,7 +131,7 @@ def test_an_object_that_changes_while_it_is_read_is_an_error(
 
 
 class Failing(Renamed):
-    """A store that cannot be reached at first."""
+    """A store whose first requests fail."""
 
     protocol = "failing"
     failures = 0

@@ -1,3 +1,5 @@
+"""Shards from a web server: names, failures, retries and resumed downloads."""
+
 from __future__ import annotations
 
 import traceback

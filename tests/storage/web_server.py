@@ -1,4 +1,4 @@
-"""A web server on localhost that does what a test tells it to, and counts what it is asked."""
+"""A web server on localhost that behaves as a test tells it to, and records the requests."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ Behaviour = "Callable[[Handler, bytes], None]"
 
 @dataclass
 class WebServer:
-    """What it serves, and what happened."""
+    """What the server serves, and a record of what happened."""
 
     address: str = ""
-    """`http://host:port`, without a slash."""
+    """`http://host:port`, without a slash at the end."""
     objects: dict[str, bytes] = field(default_factory=dict)
-    """Content by decoded path, without the first slash."""
+    """Content by decoded path, without the leading slash."""
     behaviours: dict[str, list[Any]] = field(default_factory=dict)
-    """For a path, what the next requests meet instead of a plain answer, in their order."""
+    """By path, what answers the next requests in place of a plain answer, in order."""
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     """Raw target and headers of each request."""
     bodies: Counter[str] = field(default_factory=Counter)
-    """How many whole bodies were sent, by path."""
+    """Number of whole bodies sent, by path."""
     has_ranges: bool = False
-    """Parts are sent where they are asked for, with a strong tag."""
+    """Whether range requests are answered with parts, and with a strong ETag."""
     num_bytes: int = 0
-    """Of bodies, sent by plain answers."""
+    """Bytes of bodies that were sent by plain answers."""
     delay_s: float = 0.0
-    """Before each answer."""
+    """Wait before each answer, in seconds."""
     waits_for: int = 0
-    """Answers come only when so many requests were there at the same time."""
+    """Hold answers back until this many requests have been open at the same time."""
     most_at_once: int = 0
-    """Requests that were being answered at the same time."""
+    """Largest number of requests that have been open at the same time."""
     running: int = 0
-    """Requests that are being answered."""
+    """Number of requests that are open now."""
 
     def url(self, path: str) -> str:
         return f"{self.address}/{path}"
@@ -61,7 +61,7 @@ def web_server() -> Iterator[WebServer]:
 
     @contextmanager
     def counted(path: str, num_bytes: int, size: int) -> Iterator[None]:
-        """Count what is sent before it is, so that whoever has it finds it counted; take that back where it was not."""
+        """Count a body before it is sent, so that the client finds it counted; undo that if sending fails."""
 
         def count(sign: int) -> None:
             with lock:
@@ -118,7 +118,7 @@ def web_server() -> Iterator[WebServer]:
         request_queue_size = 64
 
         def handle_error(self, request: object, client_address: object) -> None:
-            pass  # clients that go away in the middle are part of the tests
+            pass  # some tests have clients that disconnect in the middle
 
     server = Server(("127.0.0.1", 0), Answers)
     state.address = f"http://127.0.0.1:{server.server_address[1]}"
@@ -133,7 +133,7 @@ def web_server() -> Iterator[WebServer]:
 
 
 def send(handler: Handler, content: bytes) -> None:
-    """Answer as a plain server does."""
+    """Answer with the whole content, as a plain server does."""
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()
@@ -141,12 +141,12 @@ def send(handler: Handler, content: bytes) -> None:
 
 
 def asked_range(handler: Handler) -> re.Match[str] | None:
-    """Return the one range that is asked for, its first and its last byte; None where none is."""
+    """Return a match of the requested range, with its first and last byte as groups; None if none is requested."""
     return re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
 
 
 def asked_span(handler: Handler, content: bytes) -> tuple[int, int] | None:
-    """Return first and stop of the bytes that are asked for; None where there are none."""
+    """Return the bounds of the requested bytes, `stop` exclusive; None if the content has none of them."""
     asked = asked_range(handler)
     if not asked:
         return 0, len(content)
@@ -155,7 +155,7 @@ def asked_span(handler: Handler, content: bytes) -> tuple[int, int] | None:
 
 
 def send_part(handler: Handler, content: bytes, first: int, stop: int) -> None:
-    """Answer as a server does that knows ranges."""
+    """Answer as a server does that supports ranges."""
     is_part = asked_range(handler) is not None
     handler.send_response(206 if is_part else 200)
     handler.send_header("ETag", tag(content))
@@ -167,12 +167,12 @@ def send_part(handler: Handler, content: bytes, first: int, stop: int) -> None:
 
 
 def tag(content: bytes) -> str:
-    """Return the strong tag of some content."""
+    """Return the strong ETag of some content."""
     return f'"{hashlib.md5(content).hexdigest()}"'
 
 
 def status(code: int, **headers: str) -> Callable[[Handler, bytes], None]:
-    """Answer with a status and a page that says so."""
+    """Answer with a status code, and a page that shows it."""
 
     def behaviour(handler: Handler, _content: bytes) -> None:
         page = f"<html>{code}</html>".encode()
@@ -203,7 +203,7 @@ def cut(at: int, **headers: str) -> Callable[[Handler, bytes], None]:
 
 
 def resumed(etag: str, *, start: int | None = None, answer_etag: str | None = None) -> Callable[[Handler, bytes], None]:
-    """Answer a range request that carries `etag`; or, where told to, lie about the start or the tag."""
+    """Answer a range request that carries `etag`; optionally with a wrong start or a wrong tag."""
 
     def behaviour(handler: Handler, content: bytes) -> None:
         if handler.headers.get("If-Range") != etag or not handler.headers.get("Range", "").endswith("-"):
@@ -222,7 +222,7 @@ def resumed(etag: str, *, start: int | None = None, answer_etag: str | None = No
 
 
 def hold(started: threading.Event, go_on: threading.Event, at: int) -> Callable[[Handler, bytes], None]:
-    """Send `at` bytes, say so, and send the rest when told to."""
+    """Send `at` bytes, set `started`, and send the rest once `go_on` is set."""
 
     def behaviour(handler: Handler, content: bytes) -> None:
         handler.send_response(200)
@@ -231,7 +231,7 @@ def hold(started: threading.Event, go_on: threading.Event, at: int) -> Callable[
         handler.wfile.write(content[:at])
         handler.wfile.flush()
         started.set()
-        go_on.wait(150)  # not for ever, so that what waits for the rest ends with a test that fails
+        go_on.wait(150)  # not forever, so that a failing test ends
         handler.wfile.write(content[at:])
 
     return behaviour

@@ -1,4 +1,4 @@
-"""Archives made header by header, as no writer makes them; and what the scan finds in them, by both of its ways."""
+"""Build archives header by header, including ones that no writer makes, and list what the scan finds in them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def header(
     prefix: bytes = b"",
     fields: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """Return one header block with a right checksum; `size` in bytes goes into the field as it is."""
+    """Return one header block with a valid checksum; a `size` given as bytes is put into the field unchanged."""
     digits = b"%011o\0" % size if isinstance(size, int) else size
     parts = {0: name, 100: b"0000644\0", 108: b"0000000\0", 116: b"0000000\0", 124: digits, 136: b"00000000000\0"}
     parts |= {156: kind, 157: link, 257: magic, 345: prefix} | dict(fields or {})
@@ -48,13 +48,13 @@ def header(
 
 
 def with_checksum(block: bytes) -> bytes:
-    """Return a header block with its checksum made right."""
+    """Return a header block with a valid checksum in place of its own."""
     blank = block[:148] + b" " * 8 + block[156:]
     return blank[:148] + b"%06o\0 " % sum(blank) + block[156:]
 
 
 def padded(data: bytes) -> bytes:
-    """Return `data` and zeros up to a whole block."""
+    """Return `data` padded with zeros to whole blocks."""
     return data + bytes(-len(data) % 512)
 
 
@@ -68,7 +68,7 @@ def member(
     prefix: bytes = b"",
     fields: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """Return a header and data; the header may give another `size`."""
+    """Return a header and its data; with `size`, the header gives that in place of the data's own size."""
     given = len(data) if size is None else size
     return header(name, given, kind=kind, magic=magic, prefix=prefix, fields=fields) + padded(data)
 
@@ -79,7 +79,7 @@ def hard_link(name: bytes, target: bytes, size: int = 0) -> bytes:
 
 
 def pax_record(key: bytes, value: bytes) -> bytes:
-    """Return one record, its length counting itself."""
+    """Return one pax record, whose length includes its own digits."""
     rest = b" " + key + b"=" + value + b"\n"
     length = len(rest)
     while len(b"%d" % length) + len(rest) != length:
@@ -108,14 +108,14 @@ class Found:
 
     name: bytes
     offset: int
-    """Of its data, or of the first part of a sparse one."""
+    """Offset of its data; for a sparse member, of the first part."""
     size: int
     is_sparse: bool
     broken_link: str | None
 
 
 def scan(source: Source, *, carefully: bool = False) -> list[Found]:
-    """Return the members of a shard; `carefully`, each is read alone, as if no header were ordinary."""
+    """Return the members of a shard; with `carefully`, parsed one by one as if no header were ordinary."""
     with pytest.MonkeyPatch.context() as patch:
         if carefully:
             patch.setattr("wids.tar.members.RunFinder.find", lambda *_: None)
@@ -127,7 +127,7 @@ def scan(source: Source, *, carefully: bool = False) -> list[Found]:
 
 
 def find(content: bytes) -> list[Found]:
-    """Return the members of an archive in memory, which both ways of the scan must find alike, or refuse alike."""
+    """Return the members of an archive in memory; fast and careful scan must find the same, or raise the same error."""
     source = BufferSource(content, "a.tar")
     try:
         carefully = scan(source, carefully=True)

@@ -1,4 +1,4 @@
-"""Archives with which other projects test their tar readers are read as CPython, bsdtar and GNU tar agree to read them."""
+"""Archives from the tests of other tar readers are read as CPython, bsdtar and GNU tar agree to read them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(not EXPECTED, reason=f"the archives of other pro
 
 LARGEST_HASHED = 1 << 28
 
-# What is said of these is CPython's answer alone: GNU tar and bsdtar agree on another one, and so do we.
+# The expected result listed for these is CPython's alone; GNU tar, bsdtar and wids agree on another one.
 AS_GNU_TAR_AND_BSDTAR = {
     "go/gnu-incremental.tar": "GNU's format has a time where POSIX' has the prefix; CPython takes it for a directory",
     "go/pax-nil-sparse-data.tar": "a pax `size` is of what is stored; CPython takes it for the sparse file's own",
@@ -39,7 +39,7 @@ AS_GNU_TAR_AND_BSDTAR = {
     "go/pax-sparse-big.tar": "a pax `size` is of what is stored; CPython takes it for the sparse file's own",
 }
 
-# Where the three readers disagree: which files there are, or the error; and why.
+# Where the three readers disagree: the expected files or the expected error, and the reason.
 DISPUTED: dict[str, tuple[list[tuple[str, int]] | str, str]] = {
     "cpython/testtar.tar": (
         [],  # as listed in expected.json

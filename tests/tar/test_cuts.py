@@ -1,4 +1,4 @@
-"""A shard that was cut: refused inside a header or data, readable with a note between members."""
+"""A truncated shard is refused if it ends inside a header or data, and readable with a warning if between members."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILES = {f"{'long' * 30 if number % 3 == 1 else ''}{number}.txt": b"%d" % number
 
 @pytest.fixture(params=[*FORMATS, *PROGRAMS])
 def whole(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
-    """An archive of a few members, some of which have long names, as far as the format has those."""
+    """An archive of a few members, some with long names where the format has those."""
     if request.param in FORMATS:
         with tarfile.open(tmp_path / "x.tar", "w", format=FORMATS[request.param]) as tar:
             for name, data in FILES.items():
@@ -47,7 +47,7 @@ def whole(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
 
 
 def ends_of_members(content: bytes) -> list[int]:
-    """Return where each member ends, padding included, by CPython's reading."""
+    """Return where each member ends, including padding, as CPython's `tarfile` reads it."""
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         return [info.offset_data + -(-info.size // 512) * 512 for info in tar]
 

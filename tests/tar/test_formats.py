@@ -1,4 +1,4 @@
-"""Every form of header that is in use: where other readers agree, as they read it; where they do not, as is said here."""
+"""Every form of header in use is read as other readers agree to read it, or as stated here where they disagree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AFTER = member(b"b.txt", b"bye")
 
 
 def found_before_after(content: bytes) -> list[tuple[bytes, int]]:
-    """Return name and size of the members; the one that follows them must be found, too."""
+    """Return the names and sizes of members, and check that the member after them is found too."""
     *before, after = [(name, size) for name, _, size in places(content + AFTER + END)]
     assert after == (b"b.txt", 3)
     return before
@@ -355,7 +355,7 @@ def test_a_global_map_of_a_sparse_file_is_damage() -> None:
 
 
 def read_all(content: bytes) -> list[tuple[bytes, bytes | str]]:
-    """Return name and bytes of each member, or what is wrong with it."""
+    """Return the name of each member, and its bytes or what is wrong with it."""
     source = BufferSource(content, "a.tar")
     members = scan_members(source)
     return [
@@ -382,7 +382,7 @@ def test_a_target_is_found_with_and_without_a_leading_dot(name: bytes, target: b
 def test_a_target_of_half_a_million_dots_takes_no_time() -> None:
     target = b"./" * 500_000 + b"a.txt"
 
-    # Were the dots taken off one by one, each a copy of the rest, this would take minutes.
+    # Removing the dots one by one, each time with a copy of the rest, would take minutes.
     assert read_all(member() + pax((b"linkpath", target)) + hard_link(b"l.txt", b"") + END)[1] == (b"l.txt", b"hello")
 
 

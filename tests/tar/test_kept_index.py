@@ -1,4 +1,4 @@
-"""A kept index gives what a scan gives, fits only its own shard, and is never half used."""
+"""A kept index equals a scan, fits only its own shard, and is used whole or not at all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def facts(index: TarIndex) -> dict[str, Any]:
-    """Return what an index says, whatever the types of its columns."""
+    """Return the content of an index, independent of the types of its columns."""
     plain = {name: getattr(index, name) for name in index.__slots__}
     plain["keys"] = bytes(index.keys)
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in plain.items()}
@@ -86,7 +86,7 @@ def test_a_member_takes_few_bytes(tmp_path: Path) -> None:
     members = [(f"{number:08d}.bin", b"x" * (number % 600)) for number in range(20_000)]
     index = build_index(MmapSource(str(write_tar(tmp_path / "a.tar", members))))
 
-    # Offset and size of a member: 4 + 2; start, kind and end of key of a sample: 4 + 1 + 4; its key: 8.
+    # Bytes of a member's offset and size: 4 + 2; of a sample's start, kind and end of key: 4 + 1 + 4; of its key: 8.
     assert len(encode_index(index, "it")) < 20_000 * (2 + 4 + 2 + 1 + 4 + 4 + 8)
 
 
@@ -102,7 +102,7 @@ def test_any_damaged_byte_is_noticed(shard: Path) -> None:
         except ValueError as error:
             assert "it is" in str(error) or "it belongs" in str(error)
         else:
-            # What the header pads with says nothing.
+            # The damaged byte was padding of the header.
             assert facts(again) == facts(index)
 
 
@@ -190,7 +190,7 @@ def test_a_second_opening_reads_no_header(shard: Path, tmp_path: Path, monkeypat
 
 
 def rewrite_in_place(path: Path) -> None:
-    """Give the file other samples of the same size, and its old modification time."""
+    """Overwrite the file with other samples of the same size, and restore its modification time."""
     status = path.stat()
     content = path.read_bytes()
     other = write_tar(path.with_name("other"), sample_members(40, first=100)).read_bytes()

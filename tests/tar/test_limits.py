@@ -1,4 +1,4 @@
-"""The largest and the most: members of gigabytes, hundreds of thousands of them, names of 60,000 bytes; no more memory."""
+"""Extremes take no more memory: members of gigabytes, hundreds of thousands of members, names of 60,000 bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_member_of_nine_gigabytes_hides_nothing_behind_it(tmp_path: Path, tar_
     size = 9 << 30
     big = tarfile.TarInfo("a.bin")
     big.size = size
-    with path.open("wb") as file:  # the data is a hole
+    with path.open("wb") as file:  # the data is a hole in a sparse file
         file.write(big.tobuf(FORMATS[tar_format]))
         start = file.tell()
         file.seek(size - 4, io.SEEK_CUR)
@@ -124,7 +124,7 @@ HOSTILE = {
 def test_no_archive_takes_memory_out_of_proportion_to_its_size(name: str) -> None:
     content = ORDINARY + HOSTILE[name] + ORDINARY + END
     source = BufferSource(content, "a.tar")
-    scan_members(BufferSource(ORDINARY, "a.tar"))  # what is imported and made once
+    scan_members(BufferSource(ORDINARY, "a.tar"))  # so that one-time imports and allocations do not count
 
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Headers that are written are what every reader takes them for."""
+"""Headers that wids writes are read correctly by every reader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = st.one_of(
 
 
 def archive(maker: HeaderMaker, members: list[tuple[bytes, bytes]]) -> tuple[bytes, list[int]]:
-    """Return a tar, and where each member's data begins."""
+    """Return a tar, and the offsets of its members' data."""
     data, offsets = b"", []
     for name, content in members:
         data += maker.make(name, len(content), len(data))

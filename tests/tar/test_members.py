@@ -1,4 +1,4 @@
-"""The scan finds what CPython's `tarfile` and GNU tar wrote, and names the byte where a shard is damaged."""
+"""The scan finds what CPython's `tarfile` and GNU tar have written, and names the byte at which a shard is damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of DALI's gives the index that a scan gives, or is not used."""
+"""An index file of DALI gives the same index as a scan, or is not used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAMPLES = st.dictionaries(
 
 
 def table_of(source: BufferSource | MmapSource) -> bytes:
-    """Return the table that lists what a scan finds, line by line as `wds2idx` does."""
+    """Return the index file for what a scan finds, as `wds2idx` writes it."""
     members = scan_members(source)
     lines: dict[str, list[str]] = {}
     for name, offset, size in zip(members.names, members.offsets.tolist(), members.sizes.tolist(), strict=True):

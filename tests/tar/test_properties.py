@@ -1,4 +1,4 @@
-"""Laws of the scan, against CPython's `tarfile`: whatever a writer wrote reads back; a change stays where it was made."""
+"""Laws of the scan, compared with CPython's `tarfile`: what any writer wrote reads back, and damage stays local."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wids.source import BufferSource
 from wids.tar import Members, scan_members
 from wids.tar.member_file import read_member
 
-# Letters that writers and readers treat in ways of their own, and any other.
+# Characters that writers and readers may treat specially, and all others.
 characters = st.sampled_from("./ \\=-_~%\n\t\"'*") | st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 texts = st.text(characters, min_size=1, max_size=60) | st.text("ab.", min_size=90, max_size=240)
 names = texts.filter(lambda name: name.strip("/") == name and len(name.encode()) < 400)
@@ -43,7 +43,7 @@ def write_by_tarfile(written: list[tuple[str, bytes]], tar_format: str) -> bytes
 @settings(max_examples=150)
 @given(st.lists(st.tuples(names, contents), max_size=30), st.integers(1, 8), st.sampled_from(["gnu", "pax"]))
 def test_what_tarfile_writes_reads_back(written: list[tuple[str, bytes]], repeats: int, tar_format: str) -> None:
-    # Repeated, there are enough members for runs of them.
+    # Repeats give enough members for the scan to find runs of them.
     content = write_by_tarfile(written * repeats, tar_format)
 
     found = [(name, content[offset : offset + size]) for name, offset, size in places(content)]
@@ -59,14 +59,14 @@ def test_what_tarfile_can_write_without_extensions_reads_back(written: list[tupl
         try:
             tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT)
         except ValueError:
-            continue  # too long to be split at a slash
+            continue  # too long a name, which cannot be split at a slash
         if not name.endswith("/"):
             named.append((name, data))
     content = write_by_tarfile(named, "ustar")
 
     found = [(name, content[offset : offset + size]) for name, offset, size in places(content)]
 
-    # A prefix is joined with one slash, whatever was there.
+    # A prefix is joined with a single slash, even if there were more.
     assert [(name.replace(b"//", b"/"), data) for name, data in found] == [
         (name.encode().replace(b"//", b"/"), data) for name, data in named
     ]
@@ -84,7 +84,7 @@ WRITERS = {
     **{f"bsdtar, {form}": ["bsdtar", f"--format={form}"] for form in ("v7", "gnutar", "ustar", "pax")},
 }
 LIMITED = ("v7", "ustar")
-"""Formats that cannot hold every name; what does not fit is left out by the writer."""
+"""Formats that cannot hold every name; the writer leaves out files whose names do not fit."""
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -113,14 +113,14 @@ def test_what_other_programs_write_reads_back(writer: str, files: dict[bytes, by
 
 
 def write_files(folder: Path, files: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Write those files whose names can stand beside each other; return them."""
+    """Write the files whose names do not conflict with each other; return them."""
     written = {}
     for name, data in files.items():
         path = folder / os.fsdecode(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        except OSError:  # a name is a folder already, or a folder's name a file
+        except OSError:  # the name is that of a folder already, or one of its folders is a file
             continue
         written[name] = data
     assume(written)
@@ -131,12 +131,12 @@ def write_files(folder: Path, files: dict[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 class Archive(NamedTuple):
-    """An archive, and which bytes of it are what."""
+    """An archive, and the roles of its bytes."""
 
     content: bytes
     before: Members
     headers: list[int]
-    """Offsets of all header blocks."""
+    """Offsets of all header blocks, in bytes."""
     payloads: list[tuple[int, int, int]]
     """Where the data of extension headers begins and ends, and the number of the member they describe."""
     data: list[tuple[int, int, int]]

@@ -1,4 +1,4 @@
-"""Sparse members are the files they were: every format of them, whole, streamed, linked to, or damaged."""
+"""Sparse members of every format are read as the files they were, whole, streamed or by links; damage is noticed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AFTER = member(b"b.txt", b"bye")
 
 
 def write_archive(folder: Path, writer: str, files: Sequence[str]) -> Path:
-    """Write a tar of these files with another program."""
+    """Write a tar of these files with an external program."""
     command = WRITERS[writer]
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
@@ -68,7 +68,7 @@ def test_a_sparse_file_of_any_writer_is_read_whole(tmp_path: Path, writer: str, 
 
 
 def star_sparse(*parts: tuple[int, int], size: int, prefix: bytes = b"", extensions: Sequence[bytes] = ()) -> bytes:
-    """Return a sparse member as star writes it: the map in the header unless there is a prefix, else in blocks after it."""
+    """Return a sparse member as star writes it; its map is in the header or, with a prefix, in blocks after it."""
     data = b"".join(b"%c" % (97 + number) * length for number, (_, length) in enumerate(parts))
     inline = b"" if prefix else b"".join(b"%011o %011o " % part for part in parts[:4])
     fields = {356: inline, 452: b"%011o " % size, 476: b"00000000000 00000000000 ", 508: b"tar\0"}
@@ -153,7 +153,7 @@ def test_reading_a_file_of_many_parts_piece_by_piece_is_not_quadratic() -> None:
     stored = random.Random(0).randbytes(num_parts * 8)
     file = MemberFile(
         BufferSource(stored, "a.tar"), [(n * 16, n * 8, 8) for n in range(num_parts)], num_parts * 16
-    )  # a piece that looked at all parts would take minutes here
+    )  # would take minutes if every read looked at all parts
 
     pieces = b"".join(iter(lambda: file.read(128), b""))
 

@@ -1,4 +1,4 @@
-"""The shards with which webdataset tests itself, sample by sample against CPython's `tarfile`."""
+"""The shards of webdataset's own tests, compared sample by sample with CPython's `tarfile`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which shards a rank will need next, told to its dataset while the rank's indices are yielded.
+"""Announce to a dataset which shards a rank will need next, while the rank's indices are yielded.
 
-The dataset has a method `prefetch(upcoming)`, which takes the numbers of shards in the order in which they will be needed and returns
-at once. It is called each time that order moves on, with all that is then ahead: the shards of the chunks that are being
-read, and `shards_ahead` more. A shard that it was told of before comes again as long as it is ahead.
+The dataset has a method `prefetch(upcoming)`, which takes shard numbers in the order in which they will be needed and
+returns at once. It is called whenever this list changes, with the whole list: the shards of the chunks being read, and
+`shards_ahead` more. A shard that was announced before is announced again as long as it is still ahead.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     Piece = tuple[int, int, int]
-    """The first step of a lane at which a span is read, the span's first index, and the index behind its last."""
+    """A span of a lane: the step at which it begins, its first index, and the index after its last."""
 
 
 class Prefetches(Protocol):
-    """A dataset that can be told what will be needed."""
+    """A dataset that can fetch shards in advance."""
 
     lengths: Sequence[int]
 
     def prefetch(self, upcoming: Sequence[int]) -> None:
-        """Begin to fetch shards, by their numbers, the one that is needed first first; return at once."""
+        """Start fetching these shards, given by number, in the order in which they will be needed; return at once."""
 
 
 class ShardsAhead:
-    """Tells a dataset of the shards that come next.
+    """Announces to a dataset the shards that come next.
 
     Args:
-        dataset: Which one.
-        num_ahead: How many shards beyond those of the chunks that are being read.
-        lanes: For each lane that the rank walks, its pieces in their order.
-        from_step: Where the rank begins.
+        dataset: The dataset.
+        num_ahead: How many shards to announce beyond those of the chunks being read.
+        lanes: The pieces of each lane that the rank reads from, in order.
+        from_step: The step at which the rank begins.
     """
 
     def __init__(self, dataset: Prefetches, num_ahead: int, lanes: Iterable[Iterable[Piece]], from_step: int) -> None:
@@ -48,10 +48,10 @@ class ShardsAhead:
         self._pieces = (piece for piece in merge(*lanes) if piece[0] + piece[2] - piece[1] > from_step)
         self._reading: list[Piece] = []
         self._later: deque[Piece] = deque()
-        self._told: list[int] = []
+        self._announced: list[int] = []
 
     def reach(self, start: int, stop: int) -> None:
-        """Tell the dataset what is ahead while the steps from `start` to `stop` are read."""
+        """Announce what is ahead while the steps `start` to `stop` are read."""
         self._reading = [piece for piece in self._reading if piece[0] + piece[2] - piece[1] > start]
         while (self._later or self._pull()) and self._later[0][0] < stop:
             self._reading.append(self._later.popleft())
@@ -60,18 +60,18 @@ class ShardsAhead:
         while len(later) < self._num_ahead and self._pull():
             later.update({shard: None for shard in self._shards(self._later[-1]) if shard not in reading})
         upcoming = [*reading, *islice(later, self._num_ahead)]
-        if upcoming != self._told:
-            self._told = upcoming
+        if upcoming != self._announced:
+            self._announced = upcoming
             self._dataset.prefetch(upcoming)
 
     def next_change(self, step: int) -> int:
-        """Return the first step behind this one that may need other shards than those told of as being read."""
+        """Return the first step after this one at which the pieces being read may change."""
         ends = (piece[0] + piece[2] - piece[1] for piece in self._reading)
         begins = (piece[0] for piece in islice(self._later, 1))
         return max(step + 1, min((*ends, *begins), default=step + 1))
 
     def _pull(self) -> bool:
-        """Look one piece further; False at the end."""
+        """Take in one more piece; return False at the end."""
         piece = next(self._pieces, None)
         if piece is not None:
             self._later.append(piece)
@@ -84,10 +84,10 @@ class ShardsAhead:
 
 
 def check_ahead(dataset: Any, shards_ahead: int) -> int:
-    """Return how many shards ahead a dataset is to be told of.
+    """Return `shards_ahead` after a check that it suits the dataset.
 
     Raises:
-        TypeError: The dataset cannot be told.
+        TypeError: Shards are to be announced to a dataset without `prefetch`.
         ValueError: The number is negative.
     """
     if shards_ahead < 0:

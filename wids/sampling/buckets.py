@@ -1,8 +1,8 @@
-"""`BucketBatchSampler`: batches whose samples share a bucket, the same number of them on all ranks.
+"""`BucketBatchSampler`: batches whose samples share a bucket, the same number of batches on all ranks.
 
-Batches are formed over the global order: samples of a bucket wait until every rank can have a batch of that bucket. So every
-rank walks through the whole order, and looks up the bucket of each sample, not only of its own: about a microsecond for each
-sample of the epoch on each rank.
+Batches are formed over the global order: the samples of a bucket wait until there is a batch of that bucket for every
+rank. So each rank walks through the whole order and looks up the bucket of every sample, not only of its own. This
+takes each rank about a microsecond per sample of the epoch.
 """
 
 from __future__ import annotations
@@ -29,26 +29,29 @@ if TYPE_CHECKING:
     PerIndex = Callable[[int], Any] | Sequence[Any] | NDArray[Any]
 
 History = list[list[Any]]
-"""What was taken of an epoch: number of ranks, batch size, largest cost, and how many batches each rank took so."""
+"""What was taken of an epoch, stretch by stretch: number of ranks, `batch_size`, `max_cost`, and batches per rank."""
 
 
 class BucketBatchSampler(EpochSampler):
-    """Yields batches of indices that share a bucket; for `DataLoader(dataset, batch_sampler=…)`.
+    """Yields batches of indices that share a bucket, for `DataLoader(dataset, batch_sampler=…)`.
 
-    Its epochs are those of `sampler`, `set_epoch` of either sets both.
+    It shares its epochs with `sampler`: `set_epoch` of either sets both.
 
     Args:
-        sampler: Gives the order, and the rank: a `DistributedChunkedSampler`, or any other one of this package.
-        batch_size: Samples in a batch, at most; None where only `max_cost` limits them.
-        buckets: The bucket of each index, numbers or strings; or a function that gives it, which is called once for every
-            index of the dataset, on every rank. None for one bucket.
-        drop_last: Leave out batches that do not fill, instead of yielding smaller ones.
-        cost: What each index costs, its length for example; or a function, as for `buckets`.
-        max_cost: Sum of the costs in a batch, at most.
+        sampler: Provides the order and the rank: a `DistributedChunkedSampler`, or any other sampler of this package.
+        batch_size: Maximum number of samples in a batch; None where only `max_cost` limits it.
+        buckets: The bucket of each index, as numbers or strings; or a function from an index to its bucket, which each
+            rank calls once for every index of the dataset. None to put all samples into one bucket.
+        drop_last: Leave out batches that are not full, instead of yielding smaller ones.
+        cost: The cost of each index, such as its length; or a function from an index to its cost, called as for
+            `buckets`.
+        max_cost: Maximum sum of the costs in a batch.
 
     Raises:
-        TypeError: `sampler` is none of this package.
-        ValueError: A number is out of its range, or buckets and costs are not for all indices.
+        TypeError: `sampler` is not a sampler of this package, or `batch_size` is not a whole number.
+        ValueError: A number is out of range, arguments are missing or contradict each other, or `sampler` has
+            `shards_ahead`. On first use: buckets or costs are not one for each index, or a cost is negative or above
+            `max_cost`.
 
     Examples:
         >>> from wids import ChunkedSampler
@@ -80,17 +83,17 @@ class BucketBatchSampler(EpochSampler):
         if sampler.shards_ahead:
             raise ValueError("shards_ahead is for samplers whose order is read as it is; leave it at 0 under buckets")
         self.sampler = sampler
-        self._epochs = sampler._epochs  # noqa: SLF001  # of this package: one count of epochs for both
+        self._epochs = sampler._epochs  # noqa: SLF001  # both share one epoch counter
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.max_cost = max_cost
-        self._told_buckets = buckets
-        self._told_cost = cost
+        self._given_buckets = buckets
+        self._given_cost = cost
         self._looked_up: tuple[NDArray[np.int64], NDArray[np.float64], str] | None = None
         self._counted: tuple[Any, int] | None = None
 
     def __len__(self) -> int:
-        """Return how many batches this epoch has; other epochs may have others. It is counted by forming them."""
+        """Return how many batches this epoch has, by forming them; other epochs may have more or fewer."""
         return self._count(self._position()[0], [])
 
     def _blocks(self, walk: Walk) -> Iterator[Iterable[list[int]]]:
@@ -112,14 +115,14 @@ class BucketBatchSampler(EpochSampler):
         return list(seed_indices(np.array(batch, np.int64), self.sampler.seed, epoch))
 
     def _form(self, epoch: int, history: History) -> Iterator[list[Batch]]:
-        """Yield what all ranks take of an epoch after what was taken of it: each time one batch for each rank."""
+        """Yield the rest of an epoch after what `history` says was taken of it: each time one batch per rank."""
         grouping = Grouping()
         order = chain.from_iterable(map(self._items, self.sampler.global_order(epoch)))
         for num_replicas, batch_size, max_cost, num_batches in history:
             taken = self._stretch(grouping, order, Limits(num_replicas, batch_size, max_cost))
             for _ in islice(taken, num_batches):
                 pass
-            order = chain(self._items(np.array(grouping.waiting(), np.int64)), order)
+            order = chain(self._items(np.array(grouping.take_waiting(), np.int64)), order)
         return self._stretch(grouping, order, self._limits_and_rank()[0])
 
     def _items(self, indices: NDArray[np.int64]) -> Iterator[Item]:
@@ -132,31 +135,34 @@ class BucketBatchSampler(EpochSampler):
             yield from grouping.rest(limits)
 
     def _limits_and_rank(self) -> tuple[Limits, int]:
-        rank, num_replicas = self.sampler._find_rank()  # noqa: SLF001  # of this package
+        rank, num_replicas = self.sampler._find_rank()  # noqa: SLF001  # a class of this package
         return Limits(num_replicas, self.batch_size, self.max_cost), rank
 
     # Buckets and costs
 
     def _look_up(self) -> tuple[NDArray[np.int64], NDArray[np.float64], str]:
-        """Return the buckets as numbers, the costs, 0 where they do not count, and a digest of both."""
+        """Return the bucket numbers and the costs of all indices, `(length,)` each, and a digest of both.
+
+        Costs are 0 where there are none.
+        """
         if self._looked_up is None:
             length = len(self.sampler.dataset)
             values = (
                 np.zeros(length, np.int64)
-                if self._told_buckets is None
-                else _values("buckets", self._told_buckets, length)
+                if self._given_buckets is None
+                else _values("buckets", self._given_buckets, length)
             )
             buckets = np.unique(values, return_inverse=True)[1].astype(np.int64)
             costs = np.zeros(length)
-            if self._told_cost is not None and self.max_cost is not None:
-                costs = _values("cost", self._told_cost, length).astype(np.float64)
+            if self._given_cost is not None and self.max_cost is not None:
+                costs = _values("cost", self._given_cost, length).astype(np.float64)
                 wrong = np.flatnonzero(~((costs >= 0) & (costs <= self.max_cost)))
                 if wrong.size:
                     raise ValueError(
                         f"index {wrong[0]} costs {costs[wrong[0]]:g}; it must be at least 0 and at most max_cost, {self.max_cost}"
                     )
-            told = buckets.tobytes() + (b"" if self._told_cost is None else costs.tobytes())
-            self._looked_up = buckets, costs, xxhash.xxh3_64_hexdigest(told)
+            content = buckets.tobytes() + (b"" if self._given_cost is None else costs.tobytes())
+            self._looked_up = buckets, costs, xxhash.xxh3_64_hexdigest(content)
         return self._looked_up
 
     # State
@@ -208,7 +214,7 @@ class BucketBatchSampler(EpochSampler):
 
     def _describe(self, epoch: int) -> dict[str, Any]:
         return {
-            **self.sampler._describe(epoch),  # noqa: SLF001  # of this package
+            **self.sampler._describe(epoch),  # noqa: SLF001  # a class of this package
             "batches": {"drop_last": bool(self.drop_last), "digest": self._look_up()[2]},
         }
 
@@ -220,20 +226,20 @@ class BucketBatchSampler(EpochSampler):
             )
         if state["batches"] != mine:
             raise ValueError("the state is of samples with other buckets or costs; begin anew without the state")
-        self.sampler._adopt(state, strict=strict)  # noqa: SLF001  # of this package
+        self.sampler._adopt(state, strict=strict)  # noqa: SLF001  # a class of this package
 
 
 def _num_batches(history: History) -> int:
     return sum(num_batches for *_, num_batches in history)
 
 
-def _values(name: str, told: PerIndex, length: int) -> NDArray[Any]:
-    """Return one value for each index.
+def _values(name: str, given: PerIndex, length: int) -> NDArray[Any]:
+    """Return one value for each index, `(length,)`.
 
     Raises:
         ValueError: There are more or fewer values than indices.
     """
-    values = np.asarray([told(index) for index in range(length)] if callable(told) else told)
+    values = np.asarray([given(index) for index in range(length)] if callable(given) else given)
     if values.shape != (length,):
         raise ValueError(f"{name} has the shape {values.shape}; it must be one value for each of {length} samples")
     return values

@@ -1,7 +1,7 @@
-"""A lane as spans in the order in which they are walked, to its indices from any step on.
+"""Read a lane, a sequence of spans that are shuffled one by one, from any step on.
 
-A cursor only goes forward: spans before the step that is asked for are skipped without being shuffled, and one span is held
-at a time, as an array.
+A cursor only moves forward. It skips spans before the requested step without shuffling them, and holds one span at a
+time, as an array.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class LaneCursor:
     """Reads the indices of one lane.
 
     Args:
-        open_lane: Gives the lane's spans in their order, and what shuffles inside them; told how often it ended before.
-        num_indices: In all spans together, at least 1.
-        repeats: Begin again at the end, instead of ending.
+        open_lane: Returns the lane's spans in order, and what shuffles inside them; called with the number of times
+            that the lane has ended before.
+        num_indices: Number of indices in all spans together, at least 1.
+        repeats: Start over when the lane ends, instead of ending.
     """
 
     def __init__(self, open_lane: Open, num_indices: int, *, repeats: bool) -> None:
@@ -43,7 +44,7 @@ class LaneCursor:
         """Return the indices at the steps `start` to `stop`, fewer where the lane ends.
 
         Args:
-            start: Not less than in the call before.
+            start: Not less than in the previous call.
             stop: Exclusive.
         """
         if self._latest is None or self._latest[0] != (start, stop):
@@ -65,7 +66,7 @@ class LaneCursor:
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
     def _seek(self, step: int) -> None:
-        """Hold the span in which a step lies."""
+        """Load the span that contains a step."""
         first = self._first + self._span.size
         if step < first:
             return
@@ -80,16 +81,17 @@ class LaneCursor:
 
 
 class ChunkedOrder:
-    """One epoch's order: lanes of chunks, or chunks that are dealt to the lanes anew.
+    """The order of one epoch, in which each lane has its own chunks, or all chunks are dealt out to the lanes anew.
 
     Args:
-        lanes: The layout.
-        chunksize: Samples in a chunk.
-        seed: Of the sampler.
-        epoch: Which one.
+        lanes: The layout of the epoch.
+        chunksize: Samples per chunk.
+        seed: The sampler's seed.
+        epoch: The number of the epoch.
         shuffle: Shuffle inside chunks.
         move: Shuffle the order of the chunks.
-        repartition: Lay all chunks in one ring, in their order, turn it where they move, and cut it into lanes.
+        repartition: Lay all chunks end to end in a ring, in their order, turn the ring if `move`, and cut it into
+            lanes.
     """
 
     def __init__(
@@ -106,16 +108,17 @@ class ChunkedOrder:
             stream = ShuffleStream(self._seed)
             self._ring = order_chunks(stream, lanes.num_samples, chunksize, move=move)
             if move:
-                # Without a turn, a chunk larger than a lane would always be cut at the same places.
+                # Without the turn, a chunk larger than a lane would be cut at the same places in every epoch.
                 self._turn = stream.below(lanes.num_samples)
         self._cursors: dict[int, LaneCursor] = {}
 
     def read(self, lane: int, start: int, stop: int) -> tuple[int, Positions]:
-        """Return what to add to the positions of a lane, and the positions at some of its steps."""
+        """Return `(offset, positions)`; their sums are the indices at the steps `start` to `stop` of a lane."""
         held = self._lanes.held(lane)
         if held == 0:
             return 0, np.empty(0, np.int64)
-        # All lanes have one seed, as in 0.1.11, so that those of one length walk in one order, each in its own span.
+        # As in 0.1.11 all lanes have the same seed, so lanes of equal length have the same order, each within its own
+        # indices. One cursor serves them all.
         alike = held if self._ring is None else lane
         if alike not in self._cursors:
             self._cursors[alike] = LaneCursor(lambda _round: self._open(lane), held, repeats=self._lanes.even)
@@ -123,7 +126,7 @@ class ChunkedOrder:
         return first, self._cursors[alike].read(start, stop)
 
     def pieces(self, lane: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the spans of a lane in their order: the step at which each begins, and its positions."""
+        """Yield a lane's spans in order, each with the step at which it begins."""
         first = lane * self._lanes.length if self._ring is None else 0
         return with_steps((begin + first, end + first) for begin, end in self._open(lane)[0])
 
@@ -139,7 +142,7 @@ class ChunkedOrder:
 
 
 def with_steps(spans: Iterable[Span]) -> Iterator[tuple[int, int, int]]:
-    """Yield spans that follow each other with the step at which each begins.
+    """Yield consecutive spans, each with the step at which it begins; empty ones are left out.
 
     Examples:
         >>> list(with_steps([(5, 8), (0, 5)]))
@@ -153,18 +156,18 @@ def with_steps(spans: Iterable[Span]) -> Iterator[tuple[int, int, int]]:
 
 
 def order_chunks(stream: Shuffler, num_samples: int, chunksize: int, *, move: bool) -> Positions:
-    """Return the numbers of the chunks of some samples in the order in which they are walked."""
+    """Return chunk numbers in the order in which the chunks are read, shuffled if `move`."""
     num_chunks = count_chunks(num_samples, chunksize)
     return stream.shuffled(num_chunks) if move else Unshuffled().shuffled(num_chunks)
 
 
 class ShardOrder:
-    """One epoch's order of samples by shard, in one lane.
+    """The order of one epoch, shard by shard, in a single lane.
 
     Args:
-        lengths: Samples in each shard.
-        seed: Of the sampler.
-        epoch: Which one.
+        lengths: Number of samples in each shard.
+        seed: The sampler's seed.
+        epoch: The number of the epoch.
         move: Shuffle the order of the shards.
     """
 
@@ -175,11 +178,11 @@ class ShardOrder:
         self._cursor = LaneCursor(self._open, max(1, sum(lengths)), repeats=True)
 
     def read(self, lane: int, start: int, stop: int) -> tuple[int, Positions]:
-        """Return 0 and the indices at some steps."""
+        """Return 0 and the indices at the steps `start` to `stop`."""
         return 0, self._cursor.read(start, stop)
 
     def pieces(self, lane: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the spans of the shards in their order, and the step at which each begins."""
+        """Yield the shards' spans in order, each with the step at which it begins."""
         return with_steps(self._open(lane)[0])
 
     def _open(self, _round: int) -> tuple[Iterator[Span], Shuffler]:

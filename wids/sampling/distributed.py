@@ -1,4 +1,4 @@
-"""`DistributedChunkedSampler`: each rank its own part of the dataset, the same number of samples on all of them."""
+"""`DistributedChunkedSampler`: each rank reads its own part of the dataset, and all ranks equally many samples."""
 
 from __future__ import annotations
 
@@ -18,43 +18,49 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_WITHOUT_SHARDS = 1_000_000
+_CHUNK_WITHOUT_SHARDS = 1_000_000
 _SHARDS_PER_CHUNK = 8
 _MANY_LANES = 8
+"""More lanes than these on one rank are warned about."""
 _MUCH_MEMORY = 256 << 20
+"""More bytes of chunks than these on one rank are warned about."""
 
 
 class DistributedChunkedSampler(RankedSampler, ChunkedSampler):
     """A `ChunkedSampler` over this rank's part of the dataset; every rank yields the same number of indices.
 
-    The dataset is split into canonical replicas (lanes), each shuffled by chunks on its own, and ranks take the places of
-    the epoch in turn (`wids.sampling.lanes` draws it). With as many ranks as lanes each rank walks one lane; with any other
-    number the same samples come in the same global order.
+    The dataset is split into canonical replicas (lanes), each shuffled by chunks on its own, and ranks take the places
+    of the epoch in turn (drawn in `wids.sampling.lanes`). With as many ranks as lanes, each rank reads one lane; with
+    any other number of ranks the same samples come in the same global order.
 
     Args:
         dataset: Anything with a length.
-        num_replicas: How many ranks there are; None for the process group's, else `WORLD_SIZE`, else 1.
-        rank: This one; None for the process group's, else `RANK`, else 0.
-        num_samples: How many of the dataset's samples, or a pair `(start, stop)`; None for all.
-        shuffle: False for the order of the dataset.
-        shufflefirst: Shuffle the order of the chunks in epoch 0 too.
-        seed: The same on all ranks.
-        drop_last: Leave out what does not fill all ranks equally, instead of repeating samples.
-        even: False to yield every sample exactly once, so that ranks differ in length; for evaluation. Not with
-            `drop_last`.
-        chunksize: Samples in a chunk; None for what a restored state says, else about eight shards' worth where the dataset
+        num_replicas: Number of ranks; None for the size of the process group, else `WORLD_SIZE`, else 1.
+        rank: Number of this rank; None for its number in the process group, else `RANK`, else 0.
+        num_samples: How many samples all ranks read, counted from the first, or a pair of indices `(start, stop)`; None
+            for all.
+        shuffle: False to keep the order of the dataset.
+        shufflefirst: Shuffle the order of the chunks in epoch 0 too, instead of only from epoch 1 on.
+        seed: Determines the order; must be the same on all ranks.
+        drop_last: Leave out samples that do not fill all ranks equally, instead of repeating some.
+        even: False to yield every sample exactly once, so that ranks may differ in length; for evaluation. Cannot be
+            combined with `drop_last`.
+        chunksize: Samples per chunk; None for that of a restored state, else about eight shards' worth if the dataset
             has shards, else 1,000,000.
-        num_canonical_replicas: How many lanes there are; None for what a restored state says, else as many as ranks. Ranks
-            that are no multiple of it walk several lanes each, so they read from several parts of the dataset at once.
-        repartition_each_epoch: Give each rank other chunks in each epoch, so that over epochs it sees all the data.
-            In epoch 0 they stay where they are unless `shufflefirst`. Not with `shuffle=False`.
+        num_canonical_replicas: Number of lanes; None for that of a restored state, else the number of ranks. If the
+            number of ranks is not a multiple of it, each rank reads from several lanes, and so from several parts of
+            the dataset at once.
+        repartition_each_epoch: Deal the chunks out to the ranks anew in each epoch, so that over epochs each rank sees
+            all the data. In epoch 0 they stay in place unless `shufflefirst`. Cannot be combined with `shuffle=False`.
         shards_ahead: As for `ChunkedSampler`.
-        sample_seeds: Yield indices that carry a seed for their sample, which the dataset puts into it as `__seed__`.
+        sample_seeds: Yield indices that carry a seed for their sample; the dataset stores it in the sample as
+            `__seed__`.
 
     Raises:
-        TypeError: What should be a whole number is none.
-        ValueError: A number is out of its range, two arguments contradict each other, or only one of `num_replicas` and
-            `rank` can be known.
+        TypeError: An argument that must be a whole number is not one, or `shards_ahead` is given for a dataset without
+            `prefetch`.
+        ValueError: A number is out of range, two arguments contradict each other, or only one of `num_replicas` and
+            `rank` is known.
 
     Examples:
         >>> ranks = [DistributedChunkedSampler(range(16), num_replicas=2, rank=rank, chunksize=4) for rank in range(2)]
@@ -67,10 +73,11 @@ class DistributedChunkedSampler(RankedSampler, ChunkedSampler):
         >>> [list(sampler) for sampler in three]
         [[5, 15], [13, 6], [7, 14]]
 
-    Three epochs of twelve samples on three ranks, chunks of four, `repartition_each_epoch`; each chunk a letter:
+    With `repartition_each_epoch`, three epochs of twelve samples on three ranks in chunks of four; each chunk is a
+    letter:
 
-        epoch 0      A A A A | B B B B | C C C C     as without repartition
-        epoch 1      C C A A | A A B B | B B C C     chunks permuted (A B C), laid in a ring, which is turned and cut
+        epoch 0      A A A A | B B B B | C C C C     as without it
+        epoch 1      C C A A | A A B B | B B C C     chunks permuted (A B C) and laid in a ring, which is turned and cut
         epoch 2      B B B A | A A A C | C C C B     permuted (B A C), turned by one
     """
 
@@ -99,7 +106,7 @@ class DistributedChunkedSampler(RankedSampler, ChunkedSampler):
         super().__init__(
             dataset,
             num_samples=num_samples,
-            chunksize=chunk_of_shards(dataset) if chunksize is None else chunksize,
+            chunksize=default_chunksize(dataset) if chunksize is None else chunksize,
             seed=seed,
             shuffle=shuffle,
             shufflefirst=shufflefirst,
@@ -109,8 +116,8 @@ class DistributedChunkedSampler(RankedSampler, ChunkedSampler):
         self.even = even
         self.repartition_each_epoch = repartition_each_epoch
         self.sample_seeds = sample_seeds
-        self._told_chunksize = chunksize is not None
-        self._told_lanes = num_canonical_replicas is not None
+        self._chunksize_given = chunksize is not None
+        self._lanes_given = num_canonical_replicas is not None
         if num_canonical_replicas is not None:
             num_canonical_replicas = whole_number("num_canonical_replicas", num_canonical_replicas)
             if num_canonical_replicas < 1:
@@ -131,7 +138,7 @@ class DistributedChunkedSampler(RankedSampler, ChunkedSampler):
         return super()._blocks(walk)
 
     def _warn_of_lanes(self, epoch: int) -> None:
-        """Say once what many lanes on one rank cost."""
+        """Warn once if many lanes on one rank are costly."""
         share = self._share(epoch, 0)
         if self._warned or share.num_lanes == 1:
             return
@@ -165,18 +172,18 @@ class DistributedChunkedSampler(RankedSampler, ChunkedSampler):
             "num_canonical_replicas": self._num_lanes(),
         }
 
-    def _untold(self) -> set[str]:
-        names = {"chunksize": self._told_chunksize, "num_canonical_replicas": self._told_lanes}
-        return {name for name, told in names.items() if not told}
+    def _not_given(self) -> set[str]:
+        names = {"chunksize": self._chunksize_given, "num_canonical_replicas": self._lanes_given}
+        return {name for name, given in names.items() if not given}
 
 
-def chunk_of_shards(dataset: Any) -> int:
-    """Return how many samples a chunk has unless it is told: about eight shards' worth, where the dataset has shards.
+def default_chunksize(dataset: Any) -> int:
+    """Return the default chunk size: about eight shards' worth of samples if the dataset has shards, else 1,000,000.
 
-    Of a view that is the worth of its rows, whatever their order.
+    For a view, that is eight times the average number of its rows per shard, whatever their order.
     """
     lengths = getattr(dataset, "lengths", None)
     if lengths is None or len(lengths) == 0 or sum(lengths) != len(dataset):
-        return _WITHOUT_SHARDS
+        return _CHUNK_WITHOUT_SHARDS
     num_shards = getattr(dataset, "num_shards", len(lengths))
     return max(1, _SHARDS_PER_CHUNK * len(dataset) // num_shards)

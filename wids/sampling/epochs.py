@@ -1,7 +1,8 @@
-"""When an epoch begins, where it stands, and where a restored one goes on.
+"""When an epoch begins, how far it has got, and where a restored one resumes.
 
-An epoch begins at an iterator's first `next()`: libraries call `iter()` more often than users do, so an iterator that is
-thrown away uses up nothing. The next iterator begins the next epoch, also when this one was left early.
+An epoch begins at an iterator's first `next()`, not at `iter()`: libraries call `iter()` more often than users do, and
+an iterator that is discarded unused must not use up an epoch. The next iterator begins the next epoch, even if this one
+was abandoned early.
 """
 
 from __future__ import annotations
@@ -20,59 +21,59 @@ except ImportError:
     _Base = object  # type: ignore[assignment,misc]
 
 Place = Any
-"""Where an epoch stands for all ranks: for samplers of indices, the number of places that are done."""
+"""A position in an epoch, common to all ranks; for samplers of indices, the number of places consumed."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """What one iterator has done."""
+    """The progress of one iterator."""
 
     epoch: int
     start: Place
     """Where it began."""
     total: int | None = None
-    """Items from there to the end of the epoch, on this rank; None while it is not known."""
+    """Items from `start` to the end of the epoch on this rank; None while unknown."""
     done: int = 0
-    """Items that it has yielded."""
+    """Items yielded so far."""
 
 
 @dataclass(slots=True)
 class Epochs:
-    """The epochs of one sampler."""
+    """The epoch counter of one sampler, and the place to which it was restored."""
 
     current: int = 0
-    """Of the latest iterator that has begun; when that has ended, the next one."""
+    """Epoch of the latest iterator that has begun; once that iterator has ended, the next epoch."""
     next: int = 0
-    """What the next iterator begins."""
+    """Epoch that the next iterator begins."""
     armed: tuple[int, Place] | None = None
-    """Epoch and place that were restored, until an iterator of that epoch has ended."""
+    """Restored epoch and place, until an iterator of that epoch has ended."""
     stays: bool = False
-    """The next iterator may be left early, and the one after it begins the same epoch."""
+    """Whether an epoch that the next iterator abandons is begun again by the one after it."""
     uncounted: int | None = None
-    """The epoch of such an iterator, until it has ended."""
+    """Epoch of an iterator that may be abandoned so, until it has ended."""
     walk: Walk | None = None
-    """Of the iterator that yielded last, unless an epoch was set since."""
+    """Progress of the iterator that yielded last; None once an epoch has been set."""
 
     def set(self, epoch: int) -> None:
-        """Let the next iterator begin an epoch; at its restored place, where it has one."""
+        """Make the next iterator begin an epoch, at its restored place if it has one."""
         self.current = self.next = epoch
         self.stays, self.uncounted = False, None
         self.walk = None
 
     def restore(self, epoch: int, place: Place, *, is_beginning: bool) -> None:
-        """Let the next iterator begin an epoch at a place."""
+        """Make the next iterator begin an epoch at a place."""
         self.set(epoch)
         self.armed = epoch, place
-        # When torchdata's StatefulDataLoader restores a finished epoch, its workers read ahead with one iterator, which is
-        # thrown away for another one.
+        # When torchdata's StatefulDataLoader restores a finished epoch, its workers read ahead with one iterator and
+        # then discard it for another.
         self.stays = is_beginning
 
     def start_of(self, epoch: int) -> Place | None:
-        """Return where an epoch begins; None for its beginning."""
+        """Return the restored place of an epoch; None for its beginning."""
         return self.armed[1] if self.armed is not None and self.armed[0] == epoch else None
 
     def begin(self) -> int:
-        """Return the epoch that an iterator begins."""
+        """Return the epoch that a new iterator begins, and advance the counter."""
         self.current = self.next
         self.uncounted = self.current if self.stays else None
         self.next += not self.stays
@@ -80,7 +81,7 @@ class Epochs:
         return self.current
 
     def end(self, epoch: int) -> None:
-        """Forget the restored place of an epoch, and go on to the next one."""
+        """Record that an iterator of an epoch has ended: forget its restored place, and let the next epoch follow."""
         if self.uncounted == epoch:
             self.next, self.uncounted = epoch + 1, None
         if self.armed is not None and self.armed[0] == epoch:
@@ -88,14 +89,14 @@ class Epochs:
 
 
 class EpochSampler(_Base):  # type: ignore[type-arg]
-    """A sampler that counts epochs, and can be stopped and restored at any place of one."""
+    """A sampler that counts epochs, and can be stopped and resumed at any place in one."""
 
     def _start(self) -> None:
         self._epochs = Epochs()
 
     @property
     def epoch(self) -> int:
-        """The epoch of the latest iterator that has begun, the next one when that has ended; setting is `set_epoch`."""
+        """Epoch of the latest iterator that has begun, or the next if that has ended; assigning calls `set_epoch`."""
         return self._epochs.current
 
     @epoch.setter
@@ -103,11 +104,14 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
         self.set_epoch(epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iterator yield this epoch: from its restored place, until an iterator of it has ended."""
+        """Make the next iterator yield this epoch.
+
+        If `load_state_dict` has restored a place in this epoch, iterators begin there until one of them has ended.
+        """
         self._epochs.set(whole_number("epoch", epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        # The body of a generator runs at its first next().
+        # This is a generator: nothing below runs before its first next().
         epochs = self._epochs
         epoch = epochs.begin()
         start = epochs.start_of(epoch)
@@ -127,20 +131,22 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
 
     @property
     def remaining(self) -> int:
-        """How many items this rank has still to yield in the epoch that `state_dict` tells of."""
+        """How many items this rank has yet to yield in the epoch that `state_dict` describes."""
         epoch, place = self._position()
         return self._count(epoch, place)
 
     def state_dict(self, consumed: int | None = None) -> dict[str, Any]:
-        """Return where training stands, as a few numbers and strings for JSON; valid for any number of ranks.
+        """Return how far training has got, as a few numbers and strings for JSON; valid for any number of ranks.
 
         Args:
-            consumed: What all ranks together have used of the epoch, what they had used before a restart included, in
-                samples (for batch samplers: batches of each rank). None for what was yielded; a DataLoader with workers
-                asks for more than training has used. The epoch is that of the latest iterator, or set since.
+            consumed: How many samples of the epoch all ranks together have used, including those used before a restart;
+                for batch samplers, how many batches each rank has used. The epoch is that of the latest iterator, or
+                the one set since. None for what was yielded, which is more than training has used where a DataLoader
+                has workers.
 
         Raises:
-            ValueError: `consumed` is negative.
+            TypeError: `consumed` is not a whole number.
+            ValueError: `consumed` is negative or, for batch samplers, more than was yielded.
         """
         epoch, place = self._position()
         if consumed is not None:
@@ -153,14 +159,16 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
         return {"version": 1, "kind": type(self).__name__, "epoch": epoch, "place": place, **self._describe(epoch)}
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
-        """Go on where a state was taken: the next iterator does, and `set_epoch` of that epoch keeps the place.
+        """Resume where a state was taken: the next iterator begins there, also after `set_epoch` of that epoch.
 
         Args:
-            state: What `state_dict` returned, of a sampler with the same data and arguments, on any number of ranks.
-            strict: False accepts data to which some was added since: this epoch ends with the data that it began with.
+            state: What `state_dict` returned, for a sampler with the same data and arguments, on any number of ranks.
+            strict: False also accepts data to which samples have been appended since; this epoch then ends with the
+                data that it began with.
 
         Raises:
-            ValueError: The state is of other data or arguments, or of a later version; names the difference.
+            ValueError: The state is of other data or arguments, or of a later version; the message names the
+                difference.
         """
         check_version(state, type(self).__name__)
         epoch = whole_number("the state's epoch", state["epoch"])
@@ -170,7 +178,7 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
         self._epochs.restore(epoch, place, is_beginning=place == self._beginning())
 
     def _position(self) -> tuple[int, Place]:
-        """Return epoch and place that all ranks have reached, when they are in step with this one."""
+        """Return the epoch and place that all ranks have reached, if they are level with this one."""
         epochs = self._epochs
         walk = epochs.walk
         if walk is None:
@@ -181,7 +189,7 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
         return walk.epoch, self._place_after(walk)
 
     def _after(self, epoch: int, place: Place) -> tuple[int, Place]:
-        """Return the same position, but the end of an epoch as the beginning of the next one."""
+        """Return the same position, with the end of an epoch turned into the beginning of the next."""
         return (epoch + 1, self._beginning()) if self._is_end(epoch, place) else (epoch, place)
 
     def _beginning(self) -> Place:
@@ -194,9 +202,9 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
 
     @abstractmethod
     def _blocks(self, walk: Walk) -> Iterator[Iterable[Any]]:
-        """Yield this rank's items from where a walk began to the end of the epoch, block by block.
+        """Yield this rank's items, block by block, from where a walk began to the end of the epoch.
 
-        How many they are is set in the walk at the latest before the last block.
+        `walk.total` is set before the last block is yielded, at the latest.
         """
 
     @abstractmethod
@@ -209,30 +217,30 @@ class EpochSampler(_Base):  # type: ignore[type-arg]
 
     @abstractmethod
     def _consumed_place(self, epoch: int, consumed: int) -> Place:
-        """Return the place at which this much is used."""
+        """Return the place at which this much has been used."""
 
     @abstractmethod
     def _is_end(self, epoch: int, place: Place) -> bool:
-        """Tell whether nothing comes after a place, on whatever number of ranks."""
+        """Tell whether no rank has anything left after a place."""
 
     @abstractmethod
     def _describe(self, epoch: int) -> dict[str, Any]:
-        """Return what of the arguments and the data a state holds."""
+        """Return what a state records of the arguments and the data."""
 
     @abstractmethod
     def _adopt(self, state: Mapping[str, Any], *, strict: bool) -> None:
-        """Take over what a state says and this sampler was not told.
+        """Adopt the arguments of a state that this sampler was not given.
 
         Raises:
-            ValueError: They disagree.
+            ValueError: The state is of other arguments or other data.
         """
 
 
 def check_version(state: Mapping[str, Any], kind: str) -> None:
-    """Check that a state can be read here.
+    """Check that a state is complete, of a version that can be read here, and of this kind of sampler.
 
     Raises:
-        ValueError: It cannot.
+        ValueError: It is not.
     """
     if "version" not in state:
         raise ValueError("this is no state of a sampler of wids; pass what state_dict() returned")
@@ -248,10 +256,10 @@ def check_version(state: Mapping[str, Any], kind: str) -> None:
 
 
 def whole_number(name: str, value: Any) -> int:
-    """Return a whole number of any kind, numpy's too, as an int.
+    """Return an integer of any type, numpy's included, as an `int`.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The value is not an integer.
     """
     try:
         return as_index(value)

@@ -1,4 +1,4 @@
-"""Samples in a global order to batches whose samples share a bucket, one for each rank at a time. Pure, no I/O."""
+"""Group samples in a global order into batches that share a bucket, one batch per rank at a time. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Item = tuple[int, int, float]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large batches get."""
+    """The limits of batches, and how many are formed together."""
 
     num_replicas: int
-    """Batches that are formed together, one for each rank."""
+    """Number of batches formed together, one per rank."""
     batch_size: int | None
-    """Samples in a batch, at most."""
+    """Maximum number of samples in a batch; None for no limit."""
     max_cost: float | None
-    """Sum of the costs in a batch, at most."""
+    """Maximum sum of the costs in a batch; None for no limit."""
 
 
 class Grouping:
-    """Forms batches. Those of one bucket wait until every rank can have one.
+    """Forms batches; those of a bucket wait until there is one for every rank.
 
     Examples:
         >>> grouping, limits = Grouping(), Limits(num_replicas=2, batch_size=2, max_cost=None)
@@ -41,19 +41,19 @@ class Grouping:
         self._waiting: dict[int, list[Batch]] = {}
         self._open_cost: dict[int, float] = {}
 
-    def waiting(self) -> list[int]:
-        """Return the samples that are in no batch yet, and forget them."""
+    def take_waiting(self) -> list[int]:
+        """Remove and return the samples that have not been yielded in a batch."""
         samples = [index for batches in self._waiting.values() for batch in batches for index in batch]
         self._waiting, self._open_cost = {}, {}
         return samples
 
     def form(self, items: Iterable[Item], limits: Limits) -> Iterator[list[Batch]]:
-        """Yield one batch for each rank, as soon as there are so many of a bucket."""
+        """Yield one batch per rank whenever a bucket has that many."""
         for item in items:
             bucket = item[1]
             batches = self._waiting.setdefault(bucket, [])
             self._append(batches, item, limits)
-            if len(batches) > limits.num_replicas:  # the last one holds what had no room in the others
+            if len(batches) > limits.num_replicas:  # the last one holds the sample that had no room in the others
                 self._waiting[bucket] = batches[limits.num_replicas :]
                 yield batches[: limits.num_replicas]
             elif len(batches) == limits.num_replicas and len(batches[-1]) == limits.batch_size:
@@ -80,7 +80,7 @@ class Grouping:
 
 
 def spread(batches: list[Batch], num_batches: int) -> list[Batch]:
-    """Return as many batches, by halving the largest ones; single samples are repeated where even that is not enough.
+    """Return `num_batches` batches, by halving the largest; batches repeat where there are fewer samples than that.
 
     Examples:
         >>> spread([[1, 2, 3, 4], [5]], 4), spread([[1, 2]], 3)

@@ -1,12 +1,13 @@
-"""Places of an epoch to lanes, steps and ranks. Pure arithmetic, nothing else.
+"""Map the places of an epoch to lanes, steps and ranks. Pure arithmetic.
 
-The indices are split into lanes (canonical replicas), as even as can be, each in an order of its own. Place `p` of the epoch
-is lane `p % L`, step `p // L`. Rank `r` of `R` takes the places `r`, `r + R`, `r + 2R`, …; so which sample stands at a place
-does not depend on the number of ranks. Ten samples, unshuffled, in two canonical replicas:
+The `N` indices are split into `L` lanes (canonical replicas) of `ceil(N / L)`, of which the last ones may hold fewer.
+Each lane is shuffled on its own. Place `p` of the epoch is step `p // L` of lane `p % L`. Rank `r` of `R` takes the
+places `r`, `r + R`, `r + 2R`, …, so which sample is at a place does not depend on the number of ranks. Ten samples, not
+shuffled, in two canonical replicas:
 
     lane 0       0   1   2   3   4
     lane 1       5   6   7   8   9
-    places       0 5 1 6 2 7 3 8 4 9                   first all lanes' step 0, then their step 1, …
+    places       0 5 1 6 2 7 3 8 4 9                   step 0 of all lanes, then step 1, …
 
     1 rank       0 5 1 6 2 7 3 8 4 9
     2 ranks      0   1   2   3   4                     rank r walks lane r and nothing else
@@ -16,12 +17,12 @@ does not depend on the number of ranks. Ten samples, unshuffled, in two canonica
                      1       3       0
                        6       8       5
 
-In four canonical replicas lanes are three long, and the last one, which is short, repeats its own sequence:
+In four canonical replicas each lane has three steps, and the last lane, which is short, repeats its own sequence:
 
     lanes        0 1 2 | 3 4 5 | 6 7 8 | 9 9 9
 
-With `drop_last` lanes are two long, and what is beyond them or does not fill all ranks is left out; with `even=False` the
-places that a short lane does not fill are left out, and ranks differ in length.
+With `drop_last` each lane has two steps; the indices beyond them are left out, and so are last places that do not fill
+all ranks. With `even=False` the places that a short lane does not fill are skipped, so ranks differ in length.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
     from wids.sampling.shuffle import Positions
 
     Read = Callable[[int, int, int], tuple[int, Positions]]
-    """Lane, first step, step behind the last: what to add, and what to add it to, in the order of the steps."""
+    """Maps a lane, its first step and the step after its last to `(offset, positions)`, whose sums are the indices."""
 
 _BLOCK = 8192
-"""Indices that are computed together, at most."""
+"""Maximum number of indices that are computed together."""
 
 _STEPS = 65536
-"""Steps of a lane that are computed together, at most, unless the rank's next index lies beyond."""
+"""Maximum number of steps of a lane that are computed together, unless the rank's next index lies beyond them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +57,22 @@ class Lanes:
     num_lanes: int
     """At least 1."""
     drop_last: bool = False
-    """Lanes hold as many as all of them can hold, instead of as many as are needed for all samples."""
+    """Round the length of the lanes down, which leaves samples out, instead of up."""
     even: bool = True
-    """A lane that holds fewer repeats what it holds."""
+    """A lane that holds fewer indices repeats them, so that all lanes are equally long."""
 
     @property
     def length(self) -> int:
-        """Steps of each lane."""
+        """Number of steps in each lane."""
         return self.num_samples // self.num_lanes if self.drop_last else -(-self.num_samples // self.num_lanes)
 
     @property
     def num_places(self) -> int:
-        """Places of the epoch."""
+        """Number of places in the epoch."""
         return self.length * self.num_lanes
 
     def held(self, lane: int) -> int:
-        """Return how many indices a lane holds: by 0.1.11's rule the first lanes are full.
+        """Return how many indices a lane holds; as in 0.1.11, the first lanes are full.
 
         Examples:
             >>> [Lanes(10, 4).held(lane) for lane in range(4)], [Lanes(10, 4, drop_last=True).held(lane) for lane in range(4)]
@@ -80,18 +81,18 @@ class Lanes:
         return max(0, min(self.length, self.num_samples - lane * self.length))
 
     def filled(self, lane: int) -> int:
-        """Return the lane whose indices a lane yields: itself, or for an empty one its nearest neighbour."""
+        """Return the lane whose indices a lane yields: itself, or if it is empty its nearest neighbour."""
         return min(lane, (self.num_samples - 1) // self.length) if self.even and self.length else lane
 
     def count_samples(self, place: int) -> int:
-        """Return how many places below `place` have a sample."""
+        """Return how many places below `place` hold a sample."""
         if self.even:
             return place
         steps, lanes = divmod(place, self.num_lanes)
         return sum(min(self.held(lane), steps + (lane < lanes)) for lane in range(self.num_lanes))
 
     def find_place(self, num_samples: int) -> int:
-        """Return the first place below which there are `num_samples` samples; the end where there are fewer.
+        """Return the first place with `num_samples` samples below it, or the end of the epoch if there are fewer.
 
         Examples:
             >>> Lanes(10, 4, even=False).find_place(8)
@@ -102,11 +103,11 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one rank takes of an epoch, from a place on."""
+    """One rank's share of an epoch, from a place on."""
 
     lanes: Lanes
     start: int
-    """Place of rank 0's first index; all ranks together have taken the places below it."""
+    """Place of rank 0's first index; all ranks together have consumed the places below it."""
     rank: int
     """In `[0, num_replicas)`."""
     num_replicas: int
@@ -114,28 +115,28 @@ class Share:
 
     @property
     def num_lanes(self) -> int:
-        """How many lanes the rank walks, in turn."""
+        """Number of lanes that the rank reads from in turn."""
         return self.lanes.num_lanes // gcd(self.lanes.num_lanes, self.num_replicas)
 
     @property
     def stride(self) -> int:
-        """Steps from one index that the rank takes of a lane to the next."""
+        """Number of steps between consecutive indices that the rank takes from one lane."""
         return self.num_replicas // gcd(self.lanes.num_lanes, self.num_replicas)
 
     def walked_lanes(self) -> list[int]:
-        """Return which lanes the rank walks, the one that it begins with first."""
+        """Return the lanes that the rank reads from, in the order of its places."""
         first = self.start + self.rank
         return [(first + turn * self.num_replicas) % self.lanes.num_lanes for turn in range(self.num_lanes)]
 
     def step_after(self, rows: int) -> int:
-        """Return the step at which the rank stands when it has taken its first places."""
+        """Return the step of the rank's next place after it has taken `rows` places."""
         return (self.start + self.rank + rows * self.num_replicas) // self.lanes.num_lanes
 
     def count(self, rows: int | None = None) -> int:
-        """Return how many indices the rank takes, in all or in its first places.
+        """Return how many indices the rank takes, in all or in its first `rows` places.
 
         Args:
-            rows: How many of its places to count.
+            rows: Number of the rank's places to count; None for all.
         """
         left = max(0, self.lanes.num_places - self.start)
         all_rows = left // self.num_replicas if self.lanes.drop_last else -(-left // self.num_replicas)
@@ -150,18 +151,18 @@ class Share:
         return total
 
     def place_after(self, count: int) -> int:
-        """Return the place that all ranks have reached when this one has taken `count` indices."""
+        """Return the place that all ranks have reached once this one has taken `count` indices."""
         if self.lanes.even:
             return self.start + count * self.num_replicas
         most = -(-max(0, self.lanes.num_places - self.start) // self.num_replicas)
         return self.start + self.num_replicas * _first(most, lambda rows: self.count(rows) >= count)
 
     def indices(self, read: Read, again: Read) -> Iterator[Positions]:
-        """Yield the rank's indices, in blocks.
+        """Yield the rank's indices, in `(n,) int64` blocks.
 
         Args:
-            read: Gives the indices of a lane; asked for steps that never fall.
-            again: The same, from the beginning, for places that wrap.
+            read: Returns the indices of a lane; called with steps that never decrease.
+            again: The same over a fresh copy of the order, for places that wrap around to the beginning.
         """
         lanes, place = self.lanes, self.start + self.rank
         left = self.count()
@@ -177,7 +178,7 @@ class Share:
             yield positions.astype(np.int64) + first
 
     def _block(self, place: int, read: Read) -> Positions:
-        """Return the indices from one of the rank's places on, -1 where there is none."""
+        """Return the rank's indices from one of its places on, with -1 where a place holds no sample."""
         lanes, turns = self.lanes, self.num_lanes
         first_step = place // lanes.num_lanes
         stop_step = min(first_step + self.stride * max(1, min(_BLOCK // turns, _STEPS // self.stride)), lanes.length)
@@ -194,7 +195,7 @@ class Share:
 
 
 def _first(stop: int, holds: Callable[[int], bool]) -> int:
-    """Return the first number from 0 to `stop` for which a claim holds, that from there on always holds; else `stop`."""
+    """Return the least number below `stop` for which `holds`, else `stop`; once true, it must stay true."""
     low, high = 0, stop
     while low < high:
         middle = (low + high) // 2

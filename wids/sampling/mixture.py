@@ -1,13 +1,13 @@
-"""`MixtureSampler`: the components of one dataset, each at its own rate.
+"""`MixtureSampler`: draw from the components of one dataset, each at its own rate.
 
 Three components with weights 2, 1 and 1; `a0` is the first sample of component a in its own shuffled order:
 
-    places       a0 b0 c0 a1 | a2 b1 c1 a3 | a4 …      at every prefix each has its share, to within one sample
+    places       a0 b0 c0 a1 | a2 b1 c1 a3 | a4 …      in every prefix each has its share, to within one sample
     2 ranks      a0    c0      a2    c1      a4         rank 0 takes every second place
-                    b0    a1      b1    a3              rank 1 the others
+                    b0    a1      b1    a3              rank 1 takes the others
 
-Epochs are stretches of one sequence without end: where a component stood at the end of an epoch it goes on in the next one,
-and after its last sample it goes on in another order.
+Epochs are stretches of one endless sequence: in each epoch a component resumes where it stopped in the one before, and
+after its last sample it starts over in another order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wids.sampling.cursor import LaneCursor, order_chunks
-from wids.sampling.distributed import chunk_of_shards
+from wids.sampling.distributed import default_chunksize
 from wids.sampling.epochs import whole_number
 from wids.sampling.lanes import Lanes
 from wids.sampling.order import Span, chunk_spans, epoch_seed
@@ -42,36 +42,40 @@ class Component:
     """Consecutive samples of a dataset that share a weight."""
 
     start: int
-    """Index of the first."""
+    """Index of its first sample."""
     length: int
-    """How many there are."""
+    """Number of samples."""
     name: str
-    """Empty when it has none."""
+    """Empty if it has none."""
     weight: float | None
-    """What the dataset says of its weight; None when it says nothing."""
+    """The weight that the dataset gives it; None if it gives none."""
 
 
 class MixtureSampler(RankedSampler):
     """Draws from the components of a dataset in fixed proportions.
 
-    It is a `torch.utils.data.DistributedSampler`, so that frameworks which shard others leave it alone.
+    It is a `torch.utils.data.DistributedSampler`, so frameworks that split other samplers among ranks leave it alone.
 
     Args:
-        dataset: What `wids.concat` returns, with a component for each of its datasets; else a dataset with a component
-            for each dataset that its descriptor is made of.
-        weights: One for each component, or by the components' names; None for the descriptor's. They need not sum to 1.
-        num_samples: Samples of an epoch, on all ranks together; None for as many as the dataset has.
-        num_replicas: How many ranks there are; None for the process group's, else `WORLD_SIZE`, else 1.
-        rank: This one; None for the process group's, else `RANK`, else 0.
-        chunksize: Samples in a chunk of a component; None for about eight shards' worth where there are shards.
-        seed: The same on all ranks.
-        shuffle: False for the order of each component.
-        shufflefirst: Shuffle the order of a component's chunks also when it is gone through for the first time.
-        sample_seeds: Yield indices that carry a seed for their sample.
+        dataset: What `wids.concat` returns, with one component per dataset in it; or a dataset with one component per
+            dataset that its descriptor combines.
+        weights: One per component, or a mapping from the components' names; None for the descriptor's weights. They
+            need not sum to 1.
+        num_samples: Samples per epoch, on all ranks together; None for as many as the dataset has.
+        num_replicas: Number of ranks; None for the size of the process group, else `WORLD_SIZE`, else 1.
+        rank: Number of this rank; None for its number in the process group, else `RANK`, else 0.
+        chunksize: Samples per chunk of a component; None for about eight shards' worth if the dataset has shards, else
+            1,000,000.
+        seed: Determines the order; must be the same on all ranks.
+        shuffle: False to keep the order of each component.
+        shufflefirst: Shuffle the order of a component's chunks in its first pass too, instead of only in later ones.
+        sample_seeds: Yield indices that carry a seed for their sample; the dataset stores it in the sample as
+            `__seed__`.
 
     Raises:
-        TypeError: What should be a whole number is none.
-        ValueError: Weights are missing or wrong, or a component with a weight has no samples.
+        TypeError: An argument that must be a whole number is not one.
+        ValueError: A number is out of range, weights are missing or do not fit the components, or a component with a
+            weight has no samples.
 
     Examples:
         >>> from wids import concat
@@ -101,7 +105,7 @@ class MixtureSampler(RankedSampler):
         self.epoch_length = whole_number("num_samples", len(dataset) if num_samples is None else num_samples)
         if self.epoch_length < 0:
             raise ValueError(f"num_samples is {num_samples}; it must be at least 0")
-        self.chunksize = whole_number("chunksize", chunk_of_shards(dataset) if chunksize is None else chunksize)
+        self.chunksize = whole_number("chunksize", default_chunksize(dataset) if chunksize is None else chunksize)
         if self.chunksize < 1:
             raise ValueError(f"chunksize is {chunksize}; it must be at least 1")
         self.seed = whole_number("seed", seed)
@@ -139,13 +143,13 @@ class MixtureSampler(RankedSampler):
 
 
 class _Order:
-    """Where one epoch of a mixture lies in its sequence, and what stands there.
+    """The order of one epoch, which is a stretch of the mixture's endless sequence.
 
     Args:
-        components: Of the dataset.
-        cursors: One for each, over its own sequence without end.
-        turns: Whose turn it is.
-        first: Place of the epoch in the sequence.
+        components: The components of the dataset.
+        cursors: One per component, over its own endless sequence.
+        turns: Decides which component takes each place.
+        first: Place in the sequence at which the epoch begins.
     """
 
     def __init__(
@@ -157,7 +161,7 @@ class _Order:
         self._first = first
 
     def read(self, _lane: int, start: int, stop: int) -> tuple[int, Positions]:
-        """Return 0 and the indices at some places of the epoch, which must not lie before those read last."""
+        """Return 0 and the indices at the places `start` to `stop` of the epoch; `start` never decreases."""
         self._turns.seek(self._first + start)
         before = list(self._turns.counts)
         who = np.array(self._turns.take(stop - start), np.int64)
@@ -176,7 +180,7 @@ def find_components(dataset: Any) -> list[Component]:
     """Return the components of a dataset.
 
     Raises:
-        ValueError: It has none, or one whose shards do not lie together.
+        ValueError: It has none, or the shards of one are not consecutive.
     """
     datasets = getattr(dataset, "datasets", None)
     if datasets is not None and hasattr(dataset, "component_lengths"):
@@ -220,7 +224,7 @@ def _find_shares(components: Sequence[Component], weights: Sequence[float] | Map
         found = list(weights)
         if len(found) != len(components):
             raise ValueError(f"weights has {len(found)} entries, but the dataset has {len(components)} components")
-    shares = whole_shares(found)  # type: ignore[arg-type]  # None was refused
+    shares = whole_shares(found)  # type: ignore[arg-type]  # None was refused above
     for part, share in zip(components, shares, strict=True):
         if share and not part.length:
             raise ValueError(f"component {part.name!r} has a weight, but no samples; give it weight 0")

@@ -1,4 +1,4 @@
-"""The pieces of 0.1.11's order: epochs to seeds, spans to chunks and lanes. Pure functions."""
+"""The building blocks of 0.1.11's order: the seeds of epochs, and spans of chunks in sequence. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Span = tuple[int, int]
 """Indices `start` to `stop`, `stop` exclusive."""
 
 _EPOCH_STRIDE = 1289738273
-_SOME = 4096
+_NUMBERS_AT_A_TIME = 4096
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
@@ -27,12 +27,12 @@ def epoch_seed(seed: int, epoch: int) -> int:
 def iterate_ranges(
     ranges: Sequence[Span], rng: random.Random, indexshuffle: bool = True, shardshuffle: bool = True
 ) -> Iterator[int]:
-    """Yield the indices of ranges one range after the other; memory is that of the largest range.
+    """Yield the indices of ranges, one range after the other, in the memory that the largest range takes.
 
     Args:
-        ranges: Of indices.
-        rng: Where the order comes from; the sequence for a given state is that of 0.1.11.
-        indexshuffle: Shuffle inside each range.
+        ranges: Ranges of indices, `stop` exclusive.
+        rng: Determines the order, which for a given state of it is that of 0.1.11.
+        indexshuffle: Shuffle the indices inside each range.
         shardshuffle: Shuffle the order of the ranges.
     """
     order = list(range(len(ranges)))
@@ -49,31 +49,32 @@ def iterate_ranges(
 
 
 def count_chunks(num_samples: int, chunksize: int) -> int:
-    """Return how many chunks there are, the last one shorter where it must be."""
+    """Return the number of chunks, of which the last may be shorter."""
     return -(-num_samples // chunksize)
 
 
 def chunk_spans(order: Positions, num_samples: int, chunksize: int) -> Iterator[Span]:
-    """Yield the spans of chunks, which are numbered from index 0 on, in the given order.
+    """Yield the spans of chunks, given by number, in the given order; chunk 0 begins at index 0.
 
     Examples:
         >>> list(chunk_spans(np.array([2, 0, 1]), 5, 2))
         [(4, 5), (0, 2), (2, 4)]
     """
-    for first in range(0, len(order), _SOME):  # as numbers of Python, all of them would take ten times the memory
-        for number in order[first : first + _SOME].tolist():
+    # As Python ints, all numbers at once would take ten times the memory of the array.
+    for first in range(0, len(order), _NUMBERS_AT_A_TIME):
+        for number in order[first : first + _NUMBERS_AT_A_TIME].tolist():
             yield number * chunksize, min(number * chunksize + chunksize, num_samples)
 
 
 def ring_spans(order: Positions, num_samples: int, chunksize: int, begin: int, end: int) -> Iterator[Span]:
-    """Yield the spans between two places of the ring in which chunks lie end to end; the first and the last may be cut.
+    """Yield the spans between two places of a ring in which chunks lie end to end; the first and the last may be cut.
 
     Args:
-        order: Of the chunks in the ring, `(num_chunks,)`.
-        num_samples: In the ring, at least 1.
-        chunksize: Of all chunks but the one with the highest number, which may be shorter.
-        begin: Place, at least 0.
-        end: Place, at most `begin + num_samples`.
+        order: The chunks' numbers in the order of the ring, `(num_chunks,)`.
+        num_samples: Number of samples in the ring, at least 1.
+        chunksize: Samples per chunk; the chunk with the highest number may have fewer.
+        begin: First place, at least 0.
+        end: Place after the last, at most `begin + num_samples`.
 
     Examples:
         >>> list(ring_spans(np.array([1, 0, 2]), 10, 4, 3, 11))

@@ -1,4 +1,4 @@
-"""Which rank this process is: what it was told, else the process group, else `RANK` and `WORLD_SIZE`, else the only one."""
+"""Find this process's rank: from arguments, the process group, `RANK` and `WORLD_SIZE`, or else as the only replica."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ logger = logging.getLogger(__name__)
 
 
 class RankFinder:
-    """Finds rank and number of replicas when they are first asked for.
+    """Finds the rank and the number of replicas when they are first needed.
 
     Args:
-        rank: What it was told; None to find it.
-        num_replicas: The same.
+        rank: The rank, where the user gave it; None to find it.
+        num_replicas: The number of replicas, where the user gave it; None to find it.
 
     Raises:
-        TypeError: One is no whole number.
-        ValueError: Both are told, and the rank is not below the number of replicas.
+        TypeError: One is not a whole number.
+        ValueError: Both are given, and the rank is not below the number of replicas.
     """
 
     def __init__(self, rank: int | None, num_replicas: int | None) -> None:
@@ -35,7 +35,7 @@ class RankFinder:
         """Return `(rank, num_replicas)`.
 
         Raises:
-            ValueError: Only one of them is told and the other cannot be found, or what is found contradicts it.
+            ValueError: Only one of them is given and the other cannot be found, or what is found contradicts it.
         """
         if self._rank is not None and self._replicas is not None:
             return self._rank, self._replicas
@@ -48,7 +48,7 @@ class RankFinder:
         if found != self._logged:
             self._logged = found
             logger.info("rank %d of %d, from %s", *found, where)
-        if group is not None:  # anything else is asked again: a process group may come yet
+        if group is not None:  # nothing else is final: a process group may still be set up
             self._found = found
         return found
 
@@ -61,7 +61,7 @@ class RankFinder:
         raise ValueError(f"{known} is given, but {missing} is not, and there is no process group to ask; give both")
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was found is found anew where this is unpickled: that may be another rank.
+        # The process that unpickles this may have another rank, so it searches again.
         return {**self.__dict__, "_found": None, "_logged": None}
 
 

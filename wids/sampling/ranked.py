@@ -1,4 +1,4 @@
-"""Samplers of which each rank yields its part: also `torch.utils.data.DistributedSampler`s, which frameworks leave as they are."""
+"""The base of samplers that yield one rank's part; a torch `DistributedSampler`, so that frameworks leave it alone."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ except ImportError:
 
 
 class RankedSampler(LaneSampler, _Base):  # type: ignore[type-arg]
-    """A sampler whose epochs are dealt out to ranks."""
+    """A sampler whose epochs are divided among ranks."""
 
     _finder: RankFinder
 
     @property
     def rank(self) -> int:  # type: ignore[override]
-        """This replica's number."""
+        """Number of this rank, from 0."""
         return self._find_rank()[0]
 
     @property
     def num_replicas(self) -> int:  # type: ignore[override]
-        """How many replicas there are."""
+        """Number of ranks."""
         return self._find_rank()[1]
 
     @property
     def num_samples(self) -> int:  # type: ignore[override]
-        """How many indices this rank yields in an epoch, as torch's `DistributedSampler` calls it."""
+        """Number of indices that this rank yields in an epoch, under its name in torch's `DistributedSampler`."""
         return len(self)
 
     @property
     def total_size(self) -> int:  # type: ignore[override]
-        """How many indices all ranks yield in an epoch, as torch's `DistributedSampler` calls it."""
+        """Number of indices that all ranks yield in an epoch, under its name in torch's `DistributedSampler`."""
         lanes = self._lanes(None)
         return len(self) * self.num_replicas if lanes.even else lanes.num_samples
 

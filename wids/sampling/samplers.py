@@ -1,4 +1,4 @@
-"""`ChunkedSampler` and `ShardListSampler`: one process, chunk by chunk or shard by shard."""
+"""`ChunkedSampler` and `ShardListSampler` for a single process, and the base class of all samplers of indices."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ if TYPE_CHECKING:
 
 
 class Order(Protocol):
-    """The positions of an epoch."""
+    """The order of the samples in one epoch, lane by lane."""
 
     def read(self, lane: int, start: int, stop: int) -> tuple[int, Positions]:
-        """Return what to add to the positions of a lane at some steps, and the positions; steps never fall."""
+        """Return `(offset, positions)`; their sums are the indices at the steps `start` to `stop` of a lane.
+
+        `stop` is exclusive, and fewer come where the lane ends. `start` is never less than in an earlier call.
+        """
 
     def pieces(self, lane: int) -> Iterator[Piece]:
-        """Yield the spans that a lane walks."""
+        """Yield a lane's spans in order, each with the step at which it begins."""
 
 
 class LaneSampler(EpochSampler):
-    """A sampler whose epochs are laid out in lanes."""
+    """The base of samplers of indices: an epoch is laid out in lanes, whose places the ranks take in turn."""
 
     dataset: Any
     seed: int
@@ -52,11 +55,11 @@ class LaneSampler(EpochSampler):
 
     @abstractmethod
     def _lanes(self, epoch: int | None) -> Lanes:
-        """Return the layout of an epoch; None for that of all the data."""
+        """Return the layout of an epoch; with None, of an epoch over all the data."""
 
     @abstractmethod
     def _open(self, epoch: int) -> tuple[int, Order]:
-        """Return what to add to an epoch's positions, and their order."""
+        """Return the index of an epoch's first sample, and the order of the samples counted from it."""
 
     def _blocks(self, walk: Walk) -> Iterator[Iterable[int]]:
         share = self._share(walk.epoch, walk.start)
@@ -88,7 +91,7 @@ class LaneSampler(EpochSampler):
         return ShardsAhead(self.dataset, self.shards_ahead, map(pieces, sorted(lanes)), share.step_after(0))
 
     def global_order(self, epoch: int) -> Iterator[Positions]:
-        """Yield the indices of a whole epoch in the order of its places, which is that of all ranks, block by block."""
+        """Yield the indices of a whole epoch, over all ranks, in the order of its places; in `(n,) int64` blocks."""
         lanes = self._lanes(epoch)
         first, order = self._open(epoch)
         for block in Share(lanes, 0, 0, 1).indices(order.read, order.read):
@@ -114,7 +117,7 @@ class LaneSampler(EpochSampler):
     def _arguments(self) -> dict[str, Any]:
         return {"seed": self.seed}
 
-    def _untold(self) -> set[str]:
+    def _not_given(self) -> set[str]:
         return set()
 
     def _fingerprint(self) -> Fingerprint:
@@ -127,14 +130,14 @@ class LaneSampler(EpochSampler):
 
     _data: dict[str, Any] | None = None
     _old_data: tuple[int, dict[str, Any]] | None = None
-    """The epoch that still runs over less data than there is, and what a state says of that data."""
+    """A restored epoch that began before samples were appended, and the fingerprint of the data it is limited to."""
 
     def _describe(self, epoch: int) -> dict[str, Any]:
         data = self._described() if self._old(epoch) is None else self._old(epoch)
         return {"arguments": self._arguments(), "data": data}
 
     def _adopt(self, state: Mapping[str, Any], *, strict: bool) -> None:
-        taken = check_arguments(self._arguments(), state["arguments"], self._untold())
+        taken = check_arguments(self._arguments(), state["arguments"], self._not_given())
         data = state["data"]
         if data == self._described():
             self._old_data = None
@@ -153,18 +156,20 @@ class ChunkedSampler(LaneSampler):
 
     Args:
         dataset: Anything with a length.
-        num_samples: How many of its samples, from the first, or a pair `(start, stop)`; None for all.
-        chunksize: Samples in a chunk.
-        seed: Of the order; for a seed, an epoch and a chunk size the order is that of 0.1.11.
-        shuffle: False for the order of the dataset.
-        shufflefirst: Shuffle the order of the chunks in epoch 0 too.
-        dslength_per_replica: What `len` says, where it is not the number of indices; -1 for that number.
-        shards_ahead: How many shards beyond those that are being read the dataset is told of while indices are yielded; it
-            needs a method `prefetch` (`wids.sampling.ahead`).
+        num_samples: How many samples to yield, counted from the first, or a pair of indices `(start, stop)`; None for
+            all.
+        chunksize: Samples per chunk.
+        seed: Determines the order, which for the same seed, epoch and chunk size is that of 0.1.11.
+        shuffle: False to keep the order of the dataset.
+        shufflefirst: Shuffle the order of the chunks in epoch 0 too, instead of only from epoch 1 on.
+        dslength_per_replica: What `len` returns instead of the number of indices; -1 for the number of indices.
+        shards_ahead: How many shards to announce to the dataset beyond those being read, so that it can fetch them in
+            advance. The dataset needs a method `prefetch` (see `wids.sampling.ahead`).
 
     Raises:
-        TypeError: What should be a whole number is none.
-        ValueError: A number is out of its range.
+        TypeError: An argument that must be a whole number is not one, or `shards_ahead` is given for a dataset without
+            `prefetch`.
+        ValueError: A number is out of range.
 
     Examples:
         >>> sampler = ChunkedSampler(range(8), chunksize=4)
@@ -198,21 +203,21 @@ class ChunkedSampler(LaneSampler):
         self.shuffle = shuffle
         self.shufflefirst = shufflefirst
         warn_if_scattered(dataset)
-        self._told_span = None if num_samples is None else find_span(dataset, num_samples)
-        self._told_length = dslength_per_replica
+        self._given_span = None if num_samples is None else find_span(dataset, num_samples)
+        self._given_length = dslength_per_replica
         self.shards_ahead = check_ahead(dataset, shards_ahead)
 
     @property
     def dslength_per_replica(self) -> int:
-        """What `len` says, as 0.1.11 calls it."""
+        """What `len` returns, under its name in 0.1.11."""
         return len(self)
 
     def __len__(self) -> int:
-        return self._told_length if self._told_length > 0 else super().__len__()
+        return self._given_length if self._given_length > 0 else super().__len__()
 
     def _span(self, epoch: int | None) -> Span:
-        if self._told_span is not None:
-            return self._told_span
+        if self._given_span is not None:
+            return self._given_span
         old = self._old(epoch)
         return 0, len(self.dataset) if old is None else old["samples"]
 
@@ -238,7 +243,7 @@ class ChunkedSampler(LaneSampler):
             "chunksize": self.chunksize,
             "shuffle": bool(self.shuffle),
             "shufflefirst": bool(self.shufflefirst),
-            "num_samples": None if self._told_span is None else list(self._told_span),
+            "num_samples": None if self._given_span is None else list(self._given_span),
         }
 
 
@@ -246,15 +251,16 @@ class ShardListSampler(LaneSampler):
     """Shuffles inside each shard, and from epoch 1 on the order of the shards.
 
     Args:
-        dataset: With `lengths`, the number of samples in each shard.
-        lengths: Instead of the dataset's.
-        seed: Of the order; for a seed and an epoch it is that of 0.1.11.
+        dataset: A dataset with `lengths`, the number of samples in each shard; may be None where `lengths` is given.
+        lengths: Number of samples in each shard, in place of the dataset's `lengths`.
+        seed: Determines the order, which for the same seed and epoch is that of 0.1.11.
         shufflefirst: Shuffle the order of the shards in epoch 0 too.
         shards_ahead: As for `ChunkedSampler`.
 
     Raises:
-        TypeError: A length is no whole number.
-        ValueError: A length is negative.
+        TypeError: A length or the seed is not a whole number, or `shards_ahead` is given for a dataset without
+            `prefetch`.
+        ValueError: A length or `shards_ahead` is negative.
 
     Examples:
         >>> list(ShardListSampler(None, lengths=[3, 2, 3]))
@@ -303,15 +309,15 @@ ShardedSampler = ShardListSampler
 
 
 def find_span(dataset: Sized, num_samples: int | tuple[int, int]) -> Span:
-    """Return which indices are meant.
+    """Return the span of indices that `num_samples` stands for.
 
     Raises:
-        TypeError: A bound is no whole number.
-        ValueError: They are not all in the dataset.
+        TypeError: A bound is not a whole number.
+        ValueError: The span is not within the dataset.
     """
     length = len(dataset)
     try:
-        start, stop = 0, as_index(num_samples)  # type: ignore[arg-type]  # numpy's whole numbers too
+        start, stop = 0, as_index(num_samples)  # type: ignore[arg-type]  # numpy integers too
     except TypeError:
         start, stop = (whole_number("num_samples", bound) for bound in num_samples)  # type: ignore[union-attr]
     if not 0 <= start <= stop <= length:

@@ -1,4 +1,4 @@
-"""Tells users once that the indices they sample from jump between shards, which no order of chunks can mend."""
+"""Warn once when the indices to sample from jump between shards, which no order of chunks can repair."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import numpy as np
 
 logger = logging.getLogger(__name__)
 
-_JUMPS = 2
-"""Times that each shard may be come to."""
+_RUNS_PER_SHARD = 2
+"""Runs of consecutive samples from one shard that are acceptable, on average over the shards."""
 
 _warned = False
 
 
 def warn_if_scattered(dataset: Any) -> None:
-    """Log a warning, one in a process, when consecutive samples of a dataset lie in shard after shard.
+    """Log a warning, once per process, when consecutive samples of a dataset keep changing shards.
 
     Args:
-        dataset: A `torch.utils.data.Subset` of a dataset with shards, or a view of one; anything else is fine.
+        dataset: A `torch.utils.data.Subset` of a dataset with shards, or a view of one; for anything else nothing is
+            done.
     """
-    global _warned  # noqa: PLW0603 - a process is warned once, however many samplers it makes
+    global _warned  # noqa: PLW0603 - one warning per process, however many samplers it makes
     if _warned:
         return
     runs, num_shards, kind = _count_runs(dataset)
-    if runs <= _JUMPS * num_shards:
+    if runs <= _RUNS_PER_SHARD * num_shards:
         return
     _warned = True
     logger.warning(
@@ -38,7 +39,7 @@ def warn_if_scattered(dataset: Any) -> None:
 
 
 def _count_runs(dataset: Any) -> tuple[int, int, str]:
-    """Return how often the samples come to a shard, how many shards they lie in, and what the dataset is called."""
+    """Return the number of runs of samples from one shard, the number of shards, and what to call the dataset."""
     kind = type(dataset).__name__
     if hasattr(dataset, "num_shards"):
         return len(dataset.lengths), dataset.num_shards, "view"
@@ -56,5 +57,5 @@ def _count_runs(dataset: Any) -> tuple[int, int, str]:
 
 
 def _is_subset(dataset: Any) -> bool:
-    """Tell whether this is torch's `Subset`, which is not imported for it."""
+    """Tell whether this is torch's `Subset`, without importing torch."""
     return type(dataset).__name__ == "Subset" and hasattr(dataset, "indices") and hasattr(dataset, "dataset")

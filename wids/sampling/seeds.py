@@ -1,4 +1,4 @@
-"""Indices that carry a seed for their sample: a function of the sampler's seed, the epoch and the index, and of nothing else.
+"""Indices that carry a seed for their sample, which depends only on the sampler's seed, the epoch and the index.
 
 Source of the mixing: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 17.
 """
@@ -18,12 +18,12 @@ _MASK = (1 << 64) - 1
 
 
 class SeededIndex(int):
-    """An index that carries `sample_seed`, from 0 to 2**63 - 1; a dataset puts it into the sample as `__seed__`."""
+    """An index that carries `sample_seed`, from 0 to 2**63 - 1; a dataset stores it in the sample as `__seed__`."""
 
     sample_seed: int
 
     def __new__(cls, index: int, sample_seed: int) -> Self:
-        """Make one."""
+        """Create an index that carries a seed."""
         made = super().__new__(cls, index)
         made.sample_seed = sample_seed
         return made
@@ -37,7 +37,7 @@ class SeededIndex(int):
 
 
 def seed_indices(indices: NDArray[np.int64], seed: int, epoch: int) -> list[SeededIndex]:
-    """Return indices with the seeds of their samples.
+    """Return `(n,)` indices, each with the seed of its sample.
 
     Examples:
         >>> [first, second] = seed_indices(np.array([3, 4]), seed=0, epoch=0)
@@ -54,7 +54,7 @@ def _mix_number(number: int) -> int:
 
 
 def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    # Sums and products of uint64 arrays wrap, as they are meant to here.
+    # Sums and products of uint64 arrays wrap around silently, as is intended here.
     numbers = numbers * np.uint64(_GOLDEN) + np.uint64(_GOLDEN)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

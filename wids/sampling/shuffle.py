@@ -1,9 +1,10 @@
-"""A seed to shuffled positions: the orders that CPython's `random.shuffle` gives, and skips them cheaply.
+"""Turn a seed into shuffled positions: the same orders as CPython's `random.shuffle` gives, but cheap to skip.
 
-`random.shuffle` of `n` items draws, for each `i` from `n - 1` down to 1, the top bits of one 32-bit word of the Mersenne
-twister, as many as `i` has room for, until they are at most `i`, and swaps the items `i` and that number. Which words are
-taken depends only on `n` and on the words. So whole blocks of words are judged at once here, and a shuffle that nobody
-looks at only has its words counted, without a swap, in a fifth of the time.
+To shuffle `n` items, `random.shuffle` goes through `i` from `n - 1` down to 1. It draws 32-bit words from the Mersenne
+Twister and looks at the top bits of each, as many as `i + 1` has, until these form a number of at most `i`; then it
+swaps the items at `i` and at that number. Which words are accepted depends only on `n` and on the words. So this module
+judges whole blocks of words at once. Where the result of a shuffle is not needed, it only counts the words and swaps
+nothing, which takes a fifth of the time.
 
 Source: CPython, `Lib/random.py`, `shuffle` and `_randbelow_with_getrandbits`, the same from 3.10 to 3.14.
 """
@@ -21,26 +22,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Positions = NDArray[Any]
-"""`(n,) int32 or int64`, each position from 0 to `n - 1` once."""
+"""`(n,) int32 or int64`: each position from 0 to `n - 1` once."""
 
 _ONE_BY_ONE = 256
 """Up to this many items, a loop is faster than arrays."""
 
 _BLOCK = 1 << 16
-"""Draws that are made together, at most."""
+"""Maximum number of draws that are made together."""
 
 _LARGEST = 1 << 32
-"""Items beyond which a draw takes more than one word."""
+"""Maximum number of items: with more, a draw would take more than one word."""
 
 _WORDS = 4096
-"""Words made at a time, at least, once that many are likely to be needed."""
+"""Size to which the batches of generated words grow, each twice as large as the one before."""
 
 
 class Unshuffled:
-    """Gives positions in their order; stands where a `ShuffleStream` may stand."""
+    """Takes the place of a `ShuffleStream` where nothing is shuffled."""
 
     def shuffled(self, num_items: int) -> Positions:
-        """Return the positions as they are."""
+        """Return the positions of `num_items` items in order."""
         return np.arange(num_items, dtype=_dtype(num_items))
 
     def skip(self, num_items: int) -> None:
@@ -48,10 +49,10 @@ class Unshuffled:
 
 
 class ShuffleStream:
-    """What one `random.Random(seed)` would give when it shuffles one list after another.
+    """The results of one `random.Random(seed)` that shuffles one list after another.
 
     Args:
-        seed: Of the order.
+        seed: The seed of the generator.
 
     Examples:
         >>> items, rng = list(range(5)), random.Random(7)
@@ -70,7 +71,7 @@ class ShuffleStream:
         """Return the positions of `num_items` items after a shuffle.
 
         Raises:
-            ValueError: They are more than 2**32.
+            ValueError: There are more than 2**32 items.
         """
         draws = self._draw(num_items)
         dtype = _dtype(num_items)
@@ -83,7 +84,7 @@ class ShuffleStream:
         return np.frombuffer(items, dtype)
 
     def skip(self, num_items: int) -> None:
-        """Go on as if `num_items` items had been shuffled."""
+        """Advance as if `num_items` items had been shuffled."""
         for _ in self._draw(num_items):
             pass
 
@@ -100,7 +101,7 @@ class ShuffleStream:
                 return int(number)
 
     def _draw(self, num_items: int) -> Iterator[list[int]]:
-        """Return what each item from the last down to the second is swapped with, some at a time."""
+        """Yield blocks of the positions that the items from the last down to the second are swapped with."""
         if num_items > _LARGEST:
             raise ValueError(
                 f"{num_items} items are shuffled together; at most {_LARGEST} can be, so take smaller chunks"
@@ -110,7 +111,7 @@ class ShuffleStream:
     def _draw_blocks(self, num_items: int) -> Iterator[list[int]]:
         high = num_items - 1
         while high >= _ONE_BY_ONE:
-            # Down to `low`, draws have the same number of bits.
+            # From `high` down to `low`, draws have the same number of bits.
             bits = (high + 1).bit_length()
             low = max((1 << bits - 1) - 1, _ONE_BY_ONE)
             taken = self._draw_block(high, min(high - low + 1, _BLOCK), 32 - bits)
@@ -119,12 +120,13 @@ class ShuffleStream:
         yield self._draw_singly(high)
 
     def _draw_block(self, high: int, count: int, shift: int) -> NDArray[np.int64]:
-        """Return some of the next `count` draws, at least one; the first is at most `high`, the next at most one less."""
+        """Return up to `count` of the next draws, at least one; their bound is `high` and falls by one with each."""
         numbers = self._peek(count + (count >> 1) + 16) >> shift
         taken = numbers <= high
         while True:
-            # A draw is taken when it is within a bound that falls with each one taken before. What that says of itself
-            # has one solution only, and each round settles at least one more draw for good, in practice nearly all.
+            # A draw is taken if it is within a bound that falls by one with each draw taken before it. This condition
+            # refers to itself, but it has exactly one solution, which the loop approaches: each round settles at least
+            # one more draw for good, and in practice nearly all.
             before: NDArray[np.int64] = np.cumsum(taken) - taken
             again = numbers <= high - before
             if np.array_equal(taken, again):
@@ -152,10 +154,10 @@ class ShuffleStream:
         return draws
 
     def _peek(self, num_words: int) -> NDArray[np.int64]:
-        """Return the next words, without taking them."""
+        """Return the next words without consuming them."""
         if len(self._words) - self._next < num_words:
             self._made = max(num_words, min(2 * self._made, _WORDS))
-            # As many bits are as many words, the first one lowest.
+            # One call for many bits gives the same words as a call for each word, the first word in the lowest bits.
             raw = self._random.getrandbits(32 * self._made).to_bytes(4 * self._made, "little")
             more = np.frombuffer(raw, "<u4").astype(np.int64)
             self._words = np.concatenate([self._words[self._next :], more])
@@ -164,10 +166,10 @@ class ShuffleStream:
 
 
 class SeparateShuffles:
-    """Shuffles each list with a stream of its own, so that skipping one costs nothing.
+    """Shuffles each list with a generator of its own, so that skipping one costs nothing.
 
     Args:
-        seed: Of all of them; their numbers are counted from it, up to 2**32.
+        seed: The seed of the first list; each further list has the next number, for up to 2**32 lists.
     """
 
     def __init__(self, seed: int) -> None:
@@ -179,7 +181,7 @@ class SeparateShuffles:
         return ShuffleStream(self._seed - 1).shuffled(num_items)
 
     def skip(self, _num_items: int) -> None:
-        """Go on to the next list."""
+        """Advance to the next list."""
         self._seed += 1
 
 

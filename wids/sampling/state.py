@@ -1,4 +1,4 @@
-"""What a sampler's state says of its data and arguments, and how they are compared."""
+"""What a sampler's state records of its data and arguments, and how these are compared."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _REMEDY = "make the sampler as it was, or begin anew without the state"
 
 
 class Fingerprint:
-    """What a state says of data, as `wids.fingerprint` tells it from other data wherever it lies.
+    """What a state records of the data: a fingerprint that does not depend on where the data is stored.
 
     Args:
-        dataset: With `shards` and `lengths`, and `digest_rows` where it may be a view; anything else is known by its
-            length alone.
-        lengths: Of the shards, instead of the dataset's.
+        dataset: A dataset with `shards` and `lengths`, and `digest_rows` if it may be a view; any other is recognized
+            by its length alone.
+        lengths: Number of samples in each shard, in place of the dataset's `lengths`.
     """
 
     def __init__(self, dataset: Any, lengths: Iterable[int] | None = None) -> None:
@@ -33,14 +33,14 @@ class Fingerprint:
         self._digest_rows = getattr(dataset, "digest_rows", None)
 
     def describe(self) -> dict[str, Any]:
-        """Return the fingerprint, for JSON."""
+        """Return the fingerprint as JSON values."""
         return {"samples": self.num_samples, "shards": len(self._counts), "digest": self._digest(len(self._counts))}
 
     def check(self, data: Mapping[str, Any], *, strict: bool) -> None:
-        """Check that a state is of this data, or if it is not strict, of data to which this was added.
+        """Check that a state is of this data or, if not `strict`, of the data before samples were appended to it.
 
         Raises:
-            ValueError: It is not; names the difference.
+            ValueError: It is not; the message names the difference.
         """
         mine = self.describe()
         if dict(data) == mine:
@@ -69,15 +69,15 @@ class Fingerprint:
 
 
 def check_arguments(mine: Mapping[str, Any], theirs: Mapping[str, Any], adopt: Iterable[str]) -> dict[str, Any]:
-    """Return what a state says of arguments that this sampler was not told.
+    """Compare a state's arguments with a sampler's; return those that the sampler is to adopt.
 
     Args:
-        mine: This sampler's arguments.
-        theirs: The state's.
-        adopt: Names of those that it was not told.
+        mine: The sampler's arguments.
+        theirs: The state's arguments.
+        adopt: Names of the arguments that the sampler was not given.
 
     Raises:
-        ValueError: Others differ; names the first.
+        ValueError: Another argument differs; the message names the first one.
     """
     taken = {}
     for name, value in mine.items():

@@ -1,8 +1,8 @@
-"""Which of several components each place of a mixture takes: at every prefix each has its share, to within one.
+"""Decide which component takes each place of a mixture, so that in every prefix each has its share, to within one.
 
-This is the chairman assignment problem. Item `j` of a component with share `w` (of `n` components) may be taken from time
-`(j + 1/(2n-2)) / w` on and must be by `(j + 1 - 1/(2n-2)) / w`; taking at each time the item with the earliest end meets all
-of them, and no count is then ever more than `1 - 1/(2n-2)` from its share.
+This is the chairman assignment problem. With `n` components, item `j` of a component with share `w` may be taken from
+time `(j + 1/(2n-2)) / w` on, and must be taken by `(j + 1 - 1/(2n-2)) / w`. Taking at each time the available item with
+the earliest deadline meets all deadlines, and no count is then ever more than `1 - 1/(2n-2)` away from its share.
 
 Source: R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980), 323-330.
 """
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def whole_shares(weights: Sequence[float]) -> list[int]:
-    """Return weights as the smallest whole numbers in the same proportion; a float stands for the decimal that it prints.
+    """Return weights as the smallest integers in the same proportion; a float counts as the decimal that it prints as.
 
     Raises:
-        ValueError: One is negative or no number, or all are 0.
+        ValueError: A weight is negative or not a number, or all are 0.
 
     Examples:
         >>> whole_shares([0.3, 0.6, 0]), whole_shares([1, 2.5])
@@ -41,10 +41,10 @@ def whole_shares(weights: Sequence[float]) -> list[int]:
 
 
 class Turns:
-    """Hands out turns, in order.
+    """Deals out turns to components, in order.
 
     Args:
-        shares: Whole numbers, at least 0, not all 0.
+        shares: The share of each component: integers, at least 0, not all 0.
 
     Examples:
         >>> Turns([1, 2, 0]).take(6)
@@ -60,14 +60,14 @@ class Turns:
         self._begin(0)
 
     def seek(self, place: int) -> None:
-        """Go on from a place at or behind this one; where shares come out even, all before is skipped."""
+        """Advance to a place at or after the present one; whole rounds, which hold exact shares, are skipped."""
         rounds = place // self._total
         if rounds > self._place // self._total:
             self._begin(rounds)
         self.take(place - self._place)
 
     def take(self, num_turns: int) -> list[int]:
-        """Return who has the next turns."""
+        """Return the components that have the next `num_turns` turns."""
         turns = []
         waiting, ready = self._waiting, self._ready
         for place in range(self._place + 1, self._place + num_turns + 1):
@@ -88,7 +88,7 @@ class Turns:
         heapify(self._waiting)
 
     def _window(self, component: int) -> tuple[int, int, int]:
-        """Return the first and the last time for a component's next item, and the component."""
+        """Return the earliest and the latest time of a component's next item, and the component."""
         done, unit = self.counts[component] * self._parts, self._parts * self._shares[component]
         if self._parts == 1:  # a single component
             return self.counts[component] + 1, self.counts[component] + 1, component
