@@ -1,4 +1,4 @@
-"""Tar shards: where each sample's bytes lie, and reading them."""
+"""Tar shards: find the bytes of each sample, and read them."""
 
 from wids.tar.index import TarIndex, build_index, group_members
 from wids.tar.kept import add_checksums, decode_index, digest_ends, digest_headers, encode_index

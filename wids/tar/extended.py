@@ -1,4 +1,4 @@
-"""What pax headers say about the members that follow them.
+"""The data of a pax header to its records, which describe the members that follow.
 
 Source: pax(1) of POSIX.1-2001, "pax Extended Header".
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from wids.errors import TarFormatError
 
 _LONGEST_NUMBER = 64
-"""Digits of a decimal number, leading zeros included."""
+"""Most digits of a decimal number, leading zeros included."""
 
 PaxRecords = dict[bytes, bytes]
 
@@ -19,18 +19,18 @@ _PARTS = frozenset({b"GNU.sparse.offset", b"GNU.sparse.numbytes"})
 
 
 def parse_pax(payload: bytes, offset: int, file: str) -> PaxRecords:
-    r"""Return the records of a pax header, `LENGTH KEY=VALUE\n` each, that tell where a member lies or what it is called.
+    r"""Return the records of a pax header that affect a member's name, size or place in the shard.
 
-    The last one of a key counts. The offsets and lengths of sparse format 0.0, whose keys repeat, are
-    gathered under `GNU.sparse.map`, as format 0.1 has them.
+    A record is `LENGTH KEY=VALUE\n`. When a key occurs more than once, the last record counts. Sparse format 0.0 repeats
+    its keys for every part; their values are joined under `GNU.sparse.map`, the form that format 0.1 uses.
 
     Args:
         payload: Data of the header.
-        offset: Of the header in the shard, for messages.
+        offset: Offset of the header in the shard, for messages.
         file: Name of the shard, for messages.
 
     Raises:
-        TarFormatError: A record is not of that form.
+        TarFormatError: A record is malformed.
 
     Examples:
         >>> parse_pax(b"12 path=abc\n15 size=100000\n19 mtime=1234567.5\n", 0, "a.tar")
@@ -60,18 +60,18 @@ def parse_pax(payload: bytes, offset: int, file: str) -> PaxRecords:
 
 
 def pax_size(records: PaxRecords, offset: int, file: str) -> int | None:
-    """Return the size that pax records give, None when they give none.
+    """Return the size that pax records state, or None when they state none.
 
     Args:
-        records: The records.
-        offset: Of the member's header in the shard, for messages.
+        records: The records that apply to the member.
+        offset: Offset of the member's header in the shard, for messages.
         file: Name of the shard, for messages.
 
     Raises:
-        TarFormatError: The value is no decimal number.
+        TarFormatError: The value is not a decimal number.
     """
     value = records.get(b"size")
-    if not value:  # an empty value withdraws the record
+    if not value:  # an empty value cancels an earlier record
         return None
     if not value.isdigit() or len(value) > _LONGEST_NUMBER:
         raise TarFormatError(
@@ -82,10 +82,10 @@ def pax_size(records: PaxRecords, offset: int, file: str) -> int | None:
 
 
 def keep_global(records: PaxRecords, offset: int, file: str) -> PaxRecords:
-    """Return what a global header says, which counts for all members that follow.
+    """Return the records of a global header, which apply to all members that follow.
 
     Raises:
-        TarFormatError: It describes a sparse file, which can be one member only.
+        TarFormatError: The records describe a sparse file; that can only apply to one member.
     """
     if any(key.startswith(_GNU_SPARSE) for key in records):
         raise TarFormatError(

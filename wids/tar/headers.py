@@ -1,8 +1,8 @@
 """One 512-byte header block, as bytes, to a `Header`.
 
 The layouts are those of POSIX.1-1988 (ustar), POSIX.1-2001 (pax), GNU tar and star; see "Basic Tar Format" in the GNU
-tar manual and pax(1) of POSIX, "ustar Interchange Format". Where writers differ from the standard, a number or name
-is read as GNU tar, bsdtar and CPython's `tarfile` agree to read it.
+tar manual and pax(1) of POSIX, "ustar Interchange Format". Where writers deviate from the standard, numbers and names
+are read in the way on which GNU tar, bsdtar and CPython's `tarfile` agree.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from wids.errors import TarFormatError
 
 BLOCK = 512
-"""Bytes of a header, and the unit to which a member's data is padded."""
+"""Bytes of a header; a member's data is padded to a multiple of it."""
 
 HARD_LINK = b"1"
 WITHOUT_DATA = b"123456"
-"""Type flags after whose header no data follows, whatever the size says: links, devices, directories, pipes."""
+"""Type flags of members without data, whatever their size field says: links, devices, directories, pipes."""
 WITH_OTHER_DATA = b"ADEIMNV"
-"""Type flags of what is no file but has data: Solaris' and star's attributes, GNU's dumps, volumes and old long names.
+"""Type flags of members that have data but are not files: attributes (Solaris, star), dumps, volumes, old long names (GNU).
 
-Every type that is not named here is a file: POSIX has readers treat unknown ones as regular.
+Every type flag without a constant here means a file: POSIX requires readers to treat unknown types as regular files.
 """
 
 SPARSE = b"S"
-"""A sparse file of GNU's old format, or star's."""
+"""Type flag of a sparse file in the old GNU format, or in star's."""
 GNU_LONG_NAME = b"L"
 GNU_LONG_LINK = b"K"
 PAX_LOCAL = (b"x", b"X")
-"""Type flags of a header that describes the next member; `X` is Solaris'."""
+"""Type flags of a pax header that describes the next member; Solaris writes `X`."""
 PAX_GLOBAL = b"g"
 
 _BASE_256 = 0x80
@@ -45,7 +45,7 @@ class Header:
     type: bytes
     """The type flag, one byte."""
     name: bytes
-    """Path of the member, prefix included; any bytes but NUL."""
+    """Path of the member, prefix included; any bytes except NUL."""
     link: bytes
     """Path of a link's target."""
     size: int
@@ -58,19 +58,19 @@ class Header:
 
 
 def parse_header(block: bytes, offset: int, file: str) -> Header:
-    """Return what a header block that is not all zeros says.
+    """Parse a header block that is not all zeros.
 
     Args:
-        block: The 512 bytes.
-        offset: Of the block in the shard, for messages.
+        block: The 512 bytes of the block.
+        offset: Offset of the block in the shard, for messages.
         file: Name of the shard, for messages.
 
     Raises:
-        TarFormatError: The checksum is wrong, or the size is no number.
+        TarFormatError: The checksum is wrong, or the size is not a number.
     """
     stored = _parse_field(block, "checksum", slice(148, 156), offset, file)
     unsigned = sum(block) - sum(block[148:156]) + 8 * ord(" ")
-    # Some old writers added up signed characters; readers accept both sums.
+    # Some old writers summed the bytes as signed numbers; readers accept both sums.
     if stored != unsigned and stored != unsigned - 256 * _count_high_bytes(block):
         raise TarFormatError(
             f"{file}: {name_damage(block, offset)}: the header at byte {offset} has checksum {stored}, expected {unsigned}; "
@@ -81,7 +81,7 @@ def parse_header(block: bytes, offset: int, file: str) -> Header:
 
 
 def name_damage(block: bytes, offset: int) -> str:
-    """Return what a file is whose block at `offset` is no header: damaged, or no tar at all."""
+    """Return what a message calls a file whose block at `offset` is not a header: damaged, or no tar archive."""
     if offset:
         return "damaged"
     for magic, name in _COMPRESSIONS.items():
@@ -105,13 +105,13 @@ def _parse_field(block: bytes, what: str, where: slice, offset: int, file: str) 
 
 
 def parse_number(field: bytes) -> int:
-    r"""Return a number as header fields hold it: octal digits, or GNU's base 256.
+    r"""Parse a numeric header field: octal digits, or GNU's base 256.
 
-    Blanks around the digits are skipped, a NUL ends them, and an empty field is 0. A leading NUL, which a writer left
-    whose preceding field overflowed, is skipped, as in GNU tar.
+    Blanks around the digits are skipped, a NUL ends them, and an empty field is 0. A leading NUL is skipped, as in GNU
+    tar: some writers let the terminator of the preceding field overflow into this one.
 
     Raises:
-        ValueError: The field is anything else, or negative.
+        ValueError: The field has another form, or is negative.
 
     Examples:
         >>> parse_number(b"00000001750" + bytes(1)), parse_number(b"   17 " + bytes(6)), parse_number(bytes(12))
@@ -132,7 +132,7 @@ def parse_number(field: bytes) -> int:
 
 
 def cut_at_nul(field: bytes) -> bytes:
-    """Return what stands before the first NUL."""
+    """Return the bytes before the first NUL."""
     return field.split(b"\0", 1)[0]
 
 
@@ -146,7 +146,7 @@ def join_name(block: bytes) -> bytes:
 
 
 def _has_go_prefix(block: bytes) -> bool:
-    """Tell whether a header of GNU's format has a prefix, as Go before 1.8 wrote it, where GNU has two times."""
+    """Return whether a header in GNU format has a prefix, which Go before 1.8 wrote in place of GNU's two timestamps."""
     try:
         parse_number(block[345:357])
         parse_number(block[357:369])

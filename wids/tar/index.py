@@ -1,8 +1,9 @@
-"""A shard's members to its samples, as columns: which bytes belong to position `p`, under which names.
+"""A shard's members to its samples, as columns: which bytes belong to position `p`, and under which field names.
 
-The key of a member is its path up to the first dot of its basename, the field is the rest. Members that follow each
-other with one key are one sample. What most samples share, the list of their fields, is stored once per kind, so that a
-sample costs a few numbers and its key. Columns are int64 after a scan and of the narrowest type when they were kept.
+The key of a member is its path up to the first dot of its basename; the field is the rest. Consecutive members with the
+same key are one sample. Samples with the same list of fields are of one kind, and the list is stored once per kind, so
+that a sample takes a few numbers and its key. Columns are int64 after a scan, and of the narrowest integer dtype when
+they were read from a stored index.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class TarIndex:
-    """Where the samples of one shard lie.
+    """Where the samples of one shard are.
 
-    The members of sample `p` are numbers `starts[p]` to `starts[p + 1]`, in archive order.
+    The members of sample `p` have the numbers `starts[p]` to `starts[p + 1]` (exclusive), in archive order.
     """
 
     starts: NDArray[np.integer]
@@ -38,34 +39,34 @@ class TarIndex:
     offsets: NDArray[np.integer]
     """`(num_members,)` integers, bytes from the start of the shard to the member's first byte."""
     sizes: NDArray[np.integer]
-    """`(num_members,)` integers, bytes in the member; of a sparse one the logical size."""
+    """`(num_members,)` integers, bytes in the member; the logical size of a sparse one."""
     kinds: NDArray[np.integer]
-    """`(num_samples,)` integers, number of the sample's list of fields in `fields_of_kind`."""
+    """`(num_samples,)` integers, index of the sample's list of fields in `fields_of_kind`."""
     fields_of_kind: list[tuple[str, ...]]
-    """`(num_kinds,)`, fields in archive order, with their dots."""
+    """`(num_kinds,)`, the fields of each kind in archive order, with their dots."""
     key_ends: NDArray[np.integer]
-    """`(num_samples,)` integers, offset in `keys` behind each sample's key, which begins where the one before ends."""
+    """`(num_samples,)` integers, offset in `keys` at which each key ends (exclusive) and the next one begins."""
     keys: bytes | memoryview
-    """All keys, end to end; UTF-8, or whatever bytes the archive has."""
+    """All keys, end to end: UTF-8, or whatever bytes the archive has."""
     sparse: dict[int, list[Segment]]
-    """Where the parts of sparse members lie, by number of the member."""
+    """Member number to the segments of a sparse member."""
     broken_links: dict[int, str]
-    """What is wrong with hard links whose target is no earlier file, by number of the member."""
+    """Member number to what is wrong with a hard link whose target is not an earlier file."""
     has_end_blocks: bool
     """False when the file ends right after a member."""
     bytes_after_end: int
-    """How many bytes follow the end of the archive, and are not read."""
+    """Number of bytes after the end of the archive; they are ignored."""
     checksums: NDArray[np.uint64] | None = None
     """`(num_members,)` uint64, xxh3-64 of each member's bytes; None where they were not computed."""
 
     @property
     def num_samples(self) -> int:
-        """How many samples the shard has."""
+        """Number of samples in the shard."""
         return len(self.kinds)
 
     @property
     def notes(self) -> list[str]:
-        """What is odd about how the archive ends, one sentence each."""
+        """Warnings about the end of the archive, one sentence each."""
         notes = []
         if not self.has_end_blocks:
             notes.append("the archive ends without its end blocks; it may have been cut between two members")
@@ -78,16 +79,16 @@ def build_index(source: Source) -> TarIndex:
     """Scan a shard and group its members.
 
     Raises:
-        TarFormatError: The file is no tar, or damaged; names the byte.
-        OSError: It cannot be read.
+        TarFormatError: The file is not a tar archive, or is damaged; the message names the byte.
+        OSError: The file cannot be read.
     """
     return group_members(scan_members(source))
 
 
 def group_members(members: Members) -> TarIndex:
-    """Return the samples that these members are.
+    """Group members into samples.
 
-    Directories, and files without a field (`README`, `.DS_Store`, macOS' `._0001.jpg`), belong to none.
+    Files without a field (`README`, `.DS_Store`, macOS' `._0001.jpg`) belong to no sample.
     """
     grouping = _Grouping()
     for block in members.names.blocks():
@@ -114,19 +115,19 @@ def group_members(members: Members) -> TarIndex:
 
 
 class _Grouping:
-    """What is learnt from the names, block by block."""
+    """What the names say about the samples, collected block by block."""
 
     def __init__(self) -> None:
         self.named: list[NDArray[np.bool_]] = []
         """`(num_names,)` bool per block, whether a member belongs to a sample."""
         self.begins: list[NDArray[np.bool_]] = []
-        """`(num_named,)` bool per block, whether a member is its sample's first."""
+        """`(num_named,)` bool per block, whether a member is the first of its sample."""
         self.fields: list[NDArray[np.int64]] = []
-        """`(num_named,)` int64 per block, number of each field."""
+        """`(num_named,)` int64 per block, the number of each member's field."""
         self.keys: list[Names] = []
-        """Of the samples that begin in each block."""
+        """Keys of the samples that begin in each block."""
         self.numbers: dict[bytes, int] = {}
-        """Number of each field, in order of first occurrence."""
+        """Field to its number, in order of first occurrence."""
         self._last_key: bytes | None = None
 
     def add(self, block: NameBlock) -> None:
@@ -149,12 +150,15 @@ class _Grouping:
 def _number_kinds(
     starts: NDArray[np.int64], fields: NDArray[np.int64], names: list[bytes]
 ) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
-    """Give each distinct list of fields a number.
+    """Number the distinct lists of fields.
 
     Args:
-        starts: `(num_samples + 1,)`, number of each sample's first member.
-        fields: `(num_members,)`, number of each member's field.
-        names: Of the fields, by number.
+        starts: `(num_samples + 1,)` int64, number of each sample's first member; the last is the number of members.
+        fields: `(num_members,)` int64, number of each member's field.
+        names: Names of the fields, by number.
+
+    Returns:
+        `(num_samples,)` int32, the kind of each sample; the fields of each kind.
     """
     texts = [name.decode("utf-8", "surrogateescape") for name in names]
     kinds = np.zeros(len(starts) - 1, np.int32)
@@ -170,7 +174,7 @@ def _number_kinds(
 
 
 def _renumber(by_member: dict[int, _T], named: NDArray[np.bool_]) -> dict[int, _T]:
-    """Return the entries of members that belong to samples, under their numbers among those."""
+    """Keep the entries of members that belong to samples, renumbered to count only such members."""
     if not by_member:
         return {}
     numbers = np.cumsum(named) - 1

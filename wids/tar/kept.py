@@ -1,13 +1,13 @@
-"""A shard's index as a file, and back: what was learnt by reading a shard once outlives the process.
+"""A shard's index to a file, and back, so that a shard is scanned only once.
 
 The container is safetensors (https://github.com/huggingface/safetensors, "Format"): a length, a JSON header that says
-where each column lies, the columns. The library writes it; it is read here, because its own reader copies, and columns
-that are views of a mapped file are shared by all processes. Columns have a fixed width, the narrowest that holds their
-numbers, so that single rows can be fetched by range: a shard under 4 GiB takes 8 bytes per member, 9 per sample, and
-the keys.
+where each column is, and the columns. The safetensors library writes it. Reading is done here, because the library's
+reader copies, while columns that are views of a mapped file are shared by all processes. Columns have a fixed width, the
+narrowest that holds their numbers, so that single rows can be fetched by range. A shard under 4 GiB takes 8 bytes per
+member, 9 per sample, and the keys.
 
-The columns' digest is compared when the file is opened, so that a damaged one is never half used. One that was made to
-deceive has the right digest; all it can do is to name other bytes of its own shard, or none, which is an error.
+The digest of the columns is checked when the file is opened, so that a damaged index is never used in part. A forged one
+can have the right digest; at worst it points to other bytes of its own shard, or past its end, which is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from wids.tar.sparse import Segment
 
 VERSION = "1"
-"""Of what the columns mean; another one is not read."""
+"""Version of the format; files of another version are not read."""
 
 _FACTS = "wids_index"
 _PIECE = 4 << 20
@@ -51,15 +51,15 @@ _COLUMNS = (
     "sparse",
     "starts",
 )
-"""In the order in which the digest takes them, followed by `checksums` where there are any."""
+"""In the order in which they are digested; followed by `checksums` where present."""
 
 
 def encode_index(index: TarIndex, shard: str) -> bytes:
-    """Return an index as a safetensors file.
+    """Encode an index as a safetensors file.
 
     Args:
-        index: Of the shard.
-        shard: What tells this shard from others; `decode_index` compares it.
+        index: The index of the shard.
+        shard: What identifies the shard; `decode_index` compares it.
     """
     from safetensors.numpy import save
 
@@ -91,21 +91,21 @@ def encode_index(index: TarIndex, shard: str) -> bytes:
         "bytes_after_end": index.bytes_after_end,
         "broken_links": [[member, text] for member, text in index.broken_links.items()],
     }
-    # One entry, because the library writes several in any order, and equal indexes are to be equal bytes.
+    # A single entry, because the library writes several in arbitrary order, and equal indexes must give equal bytes.
     text = orjson.dumps([facts, _digest(columns, facts)]).decode()
     saved: bytes = save(columns, metadata={_FACTS: text})
     return saved
 
 
 def decode_index(data: memoryview, shard: str) -> TarIndex:
-    """Return the index in a safetensors file; its columns are views of `data`.
+    """Decode an index from a safetensors file; its columns are views of `data`.
 
     Args:
         data: The whole file.
-        shard: What it must have been made for.
+        shard: What identifies the shard; must be what `encode_index` was given.
 
     Raises:
-        ValueError: It is damaged, of another version, or of another shard; says which.
+        ValueError: The file is damaged, of another version, or of another shard; the message says which.
     """
     columns, facts, digest = _read_columns(data)
     if facts["version"] != VERSION:
@@ -132,11 +132,11 @@ def decode_index(data: memoryview, shard: str) -> TarIndex:
 
 
 def add_checksums(index: TarIndex, source: Source) -> None:
-    """Read all members of a shard and put the xxh3-64 of each into its index.
+    """Read all members of a shard and store the xxh3-64 of each in its index.
 
     Raises:
         ShardMismatchError: The shard ends before a member does.
-        OSError: It cannot be read.
+        OSError: The shard cannot be read.
     """
     sums = np.zeros(len(index.offsets), np.uint64)
     for number, (offset, size) in enumerate(zip(index.offsets.tolist(), index.sizes.tolist(), strict=True)):
@@ -149,9 +149,9 @@ def add_checksums(index: TarIndex, source: Source) -> None:
 
 
 def digest_ends(source: Source) -> str:
-    """Return what tells a shard from others wherever it is copied to: its size, and the digest of both its ends.
+    """Return what identifies a shard and every copy of it: its size, and the digest of its two ends.
 
-    Those are the first 512 and the last 1,024 bytes: the first header, and what closes the archive.
+    The ends are the first 512 and the last 1,024 bytes: the first header, and the end of the archive.
     """
     size = source.identity.size
     digest = xxh3_64()
@@ -162,9 +162,9 @@ def digest_ends(source: Source) -> str:
 
 
 def digest_headers(source: Source, index: TarIndex) -> str:
-    """Return the digest of what lies before some members spread over a shard, and behind the last: their headers.
+    """Return the digest of the headers of some members spread over a shard, and of the block after the last member.
 
-    A shard that was written again with as many bytes and the same ends has others there.
+    It differs for a shard that was rewritten with the same size and the same ends.
     """
     digest = xxh3_64()
     last = len(index.offsets) - 1
@@ -179,7 +179,7 @@ def digest_headers(source: Source, index: TarIndex) -> str:
 
 
 def _read_columns(data: memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, Any], str]:
-    """Return what lies where the header says, the header's own facts, and the digest of both."""
+    """Return the columns, the facts that the header has beside them, and the stored digest of both."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or not 2 <= length <= len(data) - 8:
         raise ValueError("it is damaged: it ends inside its header")
@@ -255,6 +255,6 @@ def _ends(pieces: list[Any]) -> NDArray[Any]:
 
 
 def _narrow(numbers: Any) -> NDArray[Any]:
-    """Return numbers that are not negative in the narrowest type that holds them."""
+    """Convert non-negative numbers to the narrowest integer dtype that holds them."""
     column = np.asarray(numbers, np.int64)
     return column.astype(np.min_scalar_type(int(column.max(initial=0))))

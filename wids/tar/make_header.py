@@ -1,8 +1,8 @@
-"""A member's name and size to the blocks that stand before its data.
+"""A member's name and size to the header blocks that precede its data.
 
-Ustar (POSIX.1-1988) says it all for names up to 255 bytes that have a slash in the right place, and for sizes below
-8 GiB. What has no room there goes into a pax header before it (POSIX.1-2001, "pax Extended Header"), and so does a comment
-that only moves the data on to a multiple of some number of bytes; readers skip comments without a word.
+A ustar header (POSIX.1-1988) is enough for names up to 255 bytes with a slash in the right place, and for sizes below
+8 GiB. Longer names and larger sizes go into a pax header before it (POSIX.1-2001, "pax Extended Header"). To align the
+data, the pax header gets a comment of the right length; readers ignore comments.
 
 Owner, permissions and time are the same for all members, so that equal names and data give equal bytes.
 """
@@ -12,12 +12,12 @@ from __future__ import annotations
 from wids.tar.headers import BLOCK, padded
 
 LARGEST_ALIGNMENT = 64 << 10
-"""Bytes; a comment is as long, and readers take no pax header for ordinary that is longer."""
+"""Largest alignment in bytes: the comment is up to so long, and fast readers handle pax headers up to this size only."""
 
 LONGEST_PLAIN_NAME = 100
-"""Bytes of a name that always has room in one block; longer ones have where a slash is in the right place."""
+"""Bytes of the longest name that always fits one header block; longer ones fit with a slash in the right place."""
 LARGEST_PLAIN_SIZE = 8**11 - 1
-"""Bytes of data that a block can state."""
+"""Largest size of a member, in bytes, that fits one header block."""
 
 _LONGEST_PREFIX = 155
 _LARGEST_MTIME = 8**11 - 1
@@ -29,11 +29,12 @@ class HeaderMaker:
     """Makes headers of files that differ in name and size only.
 
     Args:
-        mtime: Seconds since the epoch that members say they were changed at, at least 0.
-        align: Data begins at multiples of so many bytes: a power of two up to `LARGEST_ALIGNMENT`. None for blocks, 512.
+        mtime: Modification time of all members, in seconds since the epoch, at least 0.
+        align: Data begins at multiples of so many bytes: a power of two from 512 to `LARGEST_ALIGNMENT`. None for 512,
+            the block size.
 
     Raises:
-        ValueError: One of them is out of range.
+        ValueError: An argument is out of range.
     """
 
     def __init__(self, *, mtime: int = 0, align: int | None = None) -> None:
@@ -48,16 +49,16 @@ class HeaderMaker:
         self._owner = b"0000644\0" + 2 * b"0000000\0"
         self._time = b"\0%011o\0" % mtime
         self._rest = _MAGIC + bytes(64) + 2 * b"0000000\0"
-        # Checksums count their own field as blanks. What all headers share is added up once.
+        # The part of the checksum that all headers share. The checksum's own field counts as blanks.
         self._sum = sum(self._owner) + sum(self._time) + 8 * ord(" ") + sum(self._rest)
 
     def make(self, name: bytes, size: int, offset: int = 0) -> bytes:
-        """Return what stands before a member's data: one block, or three and more with a pax header.
+        """Return the header blocks of a member: one block, or at least three when a pax header is needed.
 
         Args:
-            name: Path of the member, any bytes but NUL.
+            name: Path of the member, any bytes except NUL.
             size: Bytes of data.
-            offset: Where these blocks begin in the shard; needed with `align` only.
+            offset: Offset of these blocks in the shard; used with `align` only.
 
         Raises:
             ValueError: The name is empty or has a NUL.
@@ -87,11 +88,11 @@ class HeaderMaker:
         return self._ustar(_PAX_NAME, b"", len(records), b"x") + records.ljust(padded(len(records)), b"\0") + own
 
     def _comment(self, num_bytes: int, offset: int) -> bytes:
-        """Return the record that aligns the data behind a pax header which has so many bytes of others already."""
+        """Return the comment that aligns the data, for a pax header with `num_bytes` of other records; may be empty."""
         behind = offset + BLOCK + (BLOCK + padded(num_bytes) if num_bytes else 0)
         if behind % self.align == 0:
             return b""
-        # Both headers stay around the records, which are made as long as it takes.
+        # A pax header, the records, and the member's own header precede the data; the records get the right length.
         length = -(offset + 2 * BLOCK) % self.align
         while length < num_bytes + len(_record(b"comment", b"")):
             length += self.align
@@ -116,7 +117,7 @@ class HeaderMaker:
 
 
 def _split(name: bytes) -> tuple[bytes, bytes]:
-    """Return a name as ustar's prefix and name; both empty where there is no room for it."""
+    """Split a name into ustar's prefix and name; both are empty when it does not fit."""
     if len(name) <= LONGEST_PLAIN_NAME:
         return b"", name
     slash = name.find(b"/", len(name) - LONGEST_PLAIN_NAME - 1)
@@ -139,5 +140,5 @@ def _record(key: bytes, value: bytes) -> bytes:
 
 
 def _record_of_length(key: bytes, length: int) -> bytes:
-    """Return a record of so many bytes, whose value is blanks."""
+    """Return a record of `length` bytes whose value is blanks."""
     return b"%d %b=%b\n" % (length, key, b" " * (length - len(key) - 3 - len(str(length))))

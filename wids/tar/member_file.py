@@ -1,4 +1,4 @@
-"""One member as a file: its bytes where they lie in the shard, and zeros in the holes of a sparse one."""
+"""One member as a file: its bytes are read from the shard, the holes of a sparse one are zeros."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class MemberFile(io.RawIOBase):
-    """The bytes of one member as a file; holes of a sparse one read as zeros.
+    """A seekable file over the bytes of one member; the holes of a sparse one read as zeros.
 
     Args:
         source: The shard.
-        segments: Where the bytes lie, ascending.
-        size: Logical bytes of the file.
+        segments: Where the bytes are stored, in ascending order.
+        size: Logical size of the file in bytes.
     """
 
     def __init__(self, source: Source, segments: list[Segment], size: int) -> None:
         super().__init__()
         self._source = source
-        # A map is held as long as the file is open, whatever happens to the cache meanwhile.
+        # Keeps a map alive while the file is open, even when the shard is closed or evicted.
         self._view = source.window(0, 0)[0]
         self._segments = segments
         self._size = size
@@ -44,14 +44,14 @@ class MemberFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the place of the next byte."""
+        """Return the position of the next byte."""
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a place; beyond the end is allowed, as in any file.
+        """Move to a position, which may be past the end, as in any file.
 
         Raises:
-            ValueError: The place is before the start, or `whence` is unknown.
+            ValueError: The position is before the start, or `whence` is unknown.
         """
         origins = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}
         if whence not in origins:
@@ -72,7 +72,7 @@ class MemberFile(io.RawIOBase):
         return b"".join([*parts, bytes(max(0, self._size - start))])
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` from the present place on; return how many bytes there were."""
+        """Read into `buffer` from the current position; return the number of bytes read."""
         target = memoryview(buffer).cast("B")
         start = self._place
         stop = min(start + len(target), self._size)
@@ -88,7 +88,7 @@ class MemberFile(io.RawIOBase):
         return stop - start
 
     def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Yield what is stored of the file's bytes `[start, stop)`: where each part begins and ends, and lies."""
+        """Yield the stored parts of the file's bytes `[start, stop)`: start and stop in the file, offset in the shard."""
         first = bisect_right(self._segments, start, key=itemgetter(0))
         for number in range(max(0, first - 1), len(self._segments)):
             logical, stored, length = self._segments[number]
@@ -112,10 +112,15 @@ class MemberFile(io.RawIOBase):
 
 
 def read_member(source: Source, members: Members, number: int) -> bytes:
-    """Return the bytes of one member of a scanned shard, by its number among all.
+    """Return the bytes of one member of a scanned shard.
+
+    Args:
+        source: The shard.
+        members: Its members.
+        number: Number of the member in `members`.
 
     Raises:
-        TarFormatError: It is a hard link that leads nowhere.
+        TarFormatError: The member is a hard link without a target.
     """
     if number in members.broken_links:
         raise TarFormatError(f"{source.name}: {members.broken_links[number]}; write the shard again")

@@ -1,8 +1,8 @@
-"""A shard to its members: where each file's bytes lie, what it is called, and how the archive ends.
+"""A shard to its members: where each file's bytes are, what it is called, and how the archive ends.
 
-The scan goes on in runs. Ordinary headers are taken many at a time (`wids.tar.runs`); what a run stops at, anything that
-is not entirely ordinary or not right, is read here alone and with all care, and the next run begins behind it. Both see
-the same bytes through `Source.window`, so a mapped file is never read where no header lies.
+The scan proceeds in runs. A run is many ordinary headers parsed at once (`wids.tar.runs`). It stops at the first header
+that is unusual or damaged; this module parses that one by itself, with all checks, and the next run begins after it.
+Both read through `Source.window`, so the pages of a mapped file that hold no header are never touched.
 """
 
 from __future__ import annotations
@@ -42,43 +42,43 @@ if TYPE_CHECKING:
     from wids.tar.sparse import Segment
 
 _MAX_EXTENSION_BYTES = 1 << 20
-"""Of the data of one pax or long-name header, as in libarchive and Go; PATH_MAX is 4 KiB, attributes take 64."""
+"""Most bytes of data of one pax or long-name header, as in libarchive and Go. PATH_MAX is 4 KiB; attributes take 64 KiB."""
 _HERE = re.compile(rb"(?:\./+)+")
 _SHOWN_BYTES = 200
-"""Of a name in a message."""
+"""Bytes of a name that a message quotes at most."""
 
 
 @dataclass(slots=True)
 class Members:
     """The files of a shard in archive order, as columns.
 
-    Directories, devices and symbolic links are left out; a hard link has the bytes of its target.
+    Directories, devices and symbolic links are left out. A hard link has the bytes of its target.
     """
 
     names: Names
-    """`(num_members,)`, whole paths as they were stored."""
+    """`(num_members,)`, full paths as stored in the archive."""
     offsets: NDArray[np.int64]
     """`(num_members,)` int64, bytes from the start of the shard to the member's first byte."""
     sizes: NDArray[np.int64]
-    """`(num_members,)` int64, bytes in the member; of a sparse one the logical size."""
+    """`(num_members,)` int64, bytes in the member; the logical size of a sparse one."""
     sparse: dict[int, list[Segment]]
-    """Where the parts of sparse members lie, by number of the member."""
+    """Member number to the segments of a sparse member."""
     broken_links: dict[int, str]
-    """What is wrong with hard links whose target is no earlier file, by number of the member."""
+    """Member number to what is wrong with a hard link whose target is not an earlier file."""
     end: int
     """Offset of the end-of-archive blocks, or of the end of the file where they are missing."""
     has_end_blocks: bool
     """False when the file ends right after a member."""
     bytes_after_end: int
-    """How many bytes follow the end-of-archive blocks up to the last one that is not zero; they are not read."""
+    """Number of bytes from the end-of-archive blocks to the last byte that is not zero; they are ignored."""
 
 
 def scan_members(source: Source) -> Members:
     """Read all headers of a tar shard.
 
     Raises:
-        TarFormatError: The file is no tar, or damaged; names the byte.
-        OSError: It cannot be read.
+        TarFormatError: The file is not a tar archive, or is damaged; the message names the byte.
+        OSError: The file cannot be read.
     """
     if source.identity.size == 0:
         raise TarFormatError(f"{source.name}: no tar archive: the file is empty; fetch or write the shard again")
@@ -87,13 +87,13 @@ def scan_members(source: Source) -> Members:
 
 @dataclass(slots=True)
 class _Pending:
-    """What extension headers say about the member that follows them."""
+    """What the extension headers read so far say about the member that follows them."""
 
     records: PaxRecords = field(default_factory=dict)
     name: bytes | None = None
     link: bytes | None = None
     offset: int | None = None
-    """Of the first header that describes the next member; None without one."""
+    """Offset of the first extension header of the next member; None when there is none."""
 
 
 class _Scan:
@@ -131,7 +131,7 @@ class _Scan:
         self._runs.append(run)
 
     def _end_singles(self) -> None:
-        """Make a run of the members that were added one by one since the last one."""
+        """Turn the members that were added one by one since the last run into a run of their own."""
         if self._singles:
             names, offsets, sizes = zip(*self._singles, strict=True)
             self._runs.append(Run(Names.of(names), np.array(offsets, np.int64), np.array(sizes, np.int64), stop=0))
@@ -153,10 +153,10 @@ class _Scan:
             bytes_after_end=count_bytes_after(self._source, end) if has_end_blocks else 0,
         )
 
-    # One member, read with all care.
+    # One member, parsed with all checks
 
     def _read_member(self, offset: int) -> tuple[int, bool]:
-        """Add the member whose headers begin at `offset`; return the offset behind it, and whether the archive ends there."""
+        """Add the member whose headers begin at `offset`; return the offset past it, and whether the archive ends there."""
         pending = _Pending()
         while True:
             block = self._read_header(offset, pending)
@@ -181,7 +181,7 @@ class _Scan:
         return block
 
     def _read_extension(self, header: Header, pending: _Pending) -> bool:
-        """Take what an extension header says into `pending`; return False when `header` is a member's own."""
+        """Store what an extension header says in `pending`; return False when `header` is a member's own header."""
         if header.type == PAX_GLOBAL:
             records = extended.parse_pax(self._payload(header), header.offset, self._source.name)
             self._globals |= extended.keep_global(records, header.offset, self._source.name)
@@ -198,7 +198,7 @@ class _Scan:
         return True
 
     def _add_member(self, header: Header, block: bytes, pending: _Pending) -> int:
-        """Add the member that `header` begins, if it is a file; return the offset behind it."""
+        """Add the member that `header` begins, if it is a file; return the offset past it."""
         records = {**self._globals, **pending.records}
         name = _first_given(records.get(b"path"), pending.name, header.name)
         self._name_bytes += len(name)
@@ -207,11 +207,11 @@ class _Scan:
         if header.type == HARD_LINK:
             self._add_link(name, _first_given(records.get(b"linkpath"), pending.link, header.link), header)
             return header.data_offset
-        # An old regular type with a slash at the end of its name is a directory written before there was a type for it.
+        # Before directories had a type flag of their own, a name with a slash at the end marked them.
         if header.type in WITHOUT_DATA or (header.type == b"\0" and cut_at_nul(block[:100]).endswith(b"/")):
             return header.data_offset
-        told = extended.pax_size(records, header.offset, self._source.name)
-        size = header.size if told is None else told
+        pax_size = extended.pax_size(records, header.offset, self._source.name)
+        size = header.size if pax_size is None else pax_size
         if is_sparse(header, records):
             return self._add_sparse(name, header, block, size, records)
         stop = self._check_stop(header, header.data_offset + size)
@@ -220,7 +220,7 @@ class _Scan:
         return stop
 
     def _check_stop(self, header: Header, stop: int) -> int:
-        """Return `stop` and the padding behind it, if the file reaches so far."""
+        """Return `stop` rounded up to whole blocks; raise when the file ends before that."""
         if padded(stop) > self._size:
             where = "data" if stop > self._size else "padding"
             raise self._damaged(
@@ -234,7 +234,7 @@ class _Scan:
         self._singles.append((name, offset, size))
 
     def _add_link(self, name: bytes, target: bytes, header: Header) -> None:
-        """Add a hard link, with the bytes of the latest earlier file of its target's name."""
+        """Add a hard link; its bytes are those of the last earlier file that has its target's name."""
         self._learn_targets()
         number, offset, size = self._targets.get(_plain_path(target), (-1, header.data_offset, 0))
         linked = self._num_members
@@ -246,14 +246,14 @@ class _Scan:
         if number in self._sparse:
             self._sparse[linked] = self._sparse[number]
             self._num_linked_parts += len(self._sparse[number])
-            if self._num_linked_parts > MAX_PARTS:  # an index lists them once per link
+            if self._num_linked_parts > MAX_PARTS:  # an index stores them once per link
                 raise self._damaged(f"its hard links to sparse files have more than {MAX_PARTS} parts together")
         if number in self._broken_links:
             self._broken_links[linked] = self._broken_links[number]
         self._add(name, offset, size)
 
     def _learn_targets(self) -> None:
-        """Note what hard links can be to, among the members added since the last one."""
+        """Add the members that were found since the last hard link to the possible targets."""
         runs = self._runs[self._num_target_runs :]
         number = self._num_members - len(self._singles) - sum(len(run.names) for run in runs)
         for run in runs:
@@ -261,13 +261,13 @@ class _Scan:
                 self._targets[_plain_path(name)] = number, offset, size
                 number += 1
         self._num_target_runs = len(self._runs)
-        # Members that came one by one are learnt again when they have become a run, which changes nothing.
+        # Single members are added a second time once `_end_singles` has made a run of them, with the same values.
         for name, offset, size in self._singles[self._num_target_singles :]:
             self._targets[_plain_path(name)] = number + self._num_target_singles, offset, size
             self._num_target_singles += 1
 
     def _add_sparse(self, name: bytes, header: Header, block: bytes, stored: int, records: PaxRecords) -> int:
-        """Add a sparse member, of which there are `stored` bytes; return the offset behind it."""
+        """Add a sparse member with `stored` bytes of data; return the offset past it."""
         self._check_stop(header, header.data_offset + stored)
         try:
             file = read_sparse(header, block, records, stored, self._read_block)
@@ -304,20 +304,20 @@ class _Scan:
 
 
 def _first_given(*names: bytes | None) -> bytes:
-    """Return the first name that is not None; an empty one is given, too."""
+    """Return the first name that is not None; an empty name counts as given."""
     return next(name for name in names if name is not None)
 
 
 def _plain_path(name: bytes) -> bytes:
-    """Return `name` as hard links are compared: without `./` in front, however often."""
+    """Return `name` in the form in which link targets are compared: without any leading `./`."""
     found = _HERE.match(name)
     return name[found.end() :] if found else name
 
 
 def count_bytes_after(source: Source, end: int) -> int:
-    """Return how many bytes lie between the end-of-archive blocks, the first at `end`, and the last byte that is not zero."""
+    """Return the number of bytes from the end-of-archive blocks, which begin at `end`, to the last byte that is not zero."""
     step = 1 << 20
-    # From the end of the file: padding is short, what is left out may be long.
+    # Search backwards: the zeros at the end of the file are few, and the bytes before them may be many.
     for stop in range(source.identity.size, end, -step):
         start = max(end, stop - step)
         view, base = source.window(start, stop)

@@ -1,8 +1,8 @@
-"""Names of many members as two arrays, and their keys and fields by arithmetic over a matrix of their bytes.
+"""Member names as two arrays, and their keys and fields by vectorised operations on a matrix of their bytes.
 
-A shard of 50,000 members has 50,000 names; as Python objects they cost more time than all else in a scan. Here they
-stay one text and the places where each ends. A block of them, padded with zeros to one width, is a matrix in which
-dots and slashes are found, keys compared and fields numbered for all rows at once.
+As Python objects, the 50,000 names of a shard of 50,000 members would take more time than the rest of the scan. Here
+they are one text and the offsets at which the names end. Blocks of names are padded with zeros into a matrix, one name a
+row, so that dots and slashes are found, keys compared and fields numbered for all rows at once.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 _BLOCK_ROWS = 4096
 _BLOCK_BYTES = 4 << 20
-"""Most bytes of a block's matrix; one very long name makes its neighbours as wide as itself."""
+"""Most bytes of a block's matrix, in which every row is as wide as the longest name."""
 _DOT, _SLASH = b"./"
 _WORD = 8
 _MOST_COMPARED = 16
-"""Distinct rows that are found by comparing with each; where there are more, sorting is faster."""
+"""Most distinct rows that are found by comparing all rows with each of them; beyond that, sorting is faster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """Names end to end; a sequence of `bytes`."""
+    """Names stored end to end; a sequence of `bytes`."""
 
     text: NDArray[np.uint8]
-    """`(num_bytes,)` uint8, all names."""
+    """`(num_bytes,)` uint8, all names concatenated."""
     ends: NDArray[np.int64]
-    """`(num_names,)` int64, offset in `text` behind each name, which begins where the one before ends."""
+    """`(num_names,)` int64, offset in `text` at which each name ends (exclusive) and the next one begins."""
 
     @classmethod
     def of(cls, names: Sequence[bytes]) -> Names:
-        """Return these names."""
+        """Build from a sequence of names."""
         lengths = np.fromiter(map(len, names), np.int64, len(names))
         return cls(np.frombuffer(b"".join(names), np.uint8), np.cumsum(lengths))
 
     @classmethod
     def of_matrix(cls, matrix: NDArray[np.uint8]) -> Names:
-        """Return the names in the rows of a `(num_names, width)` uint8 matrix, each up to its first NUL."""
+        """Build from the rows of a `(num_names, width)` uint8 matrix; each name ends before its row's first NUL."""
         filled = matrix != 0
         width = matrix.shape[1]
         if filled.all():
@@ -56,7 +56,7 @@ class Names:
 
     @classmethod
     def joined(cls, parts: Iterable[Names]) -> Names:
-        """Return the names of all parts in a row."""
+        """Concatenate several `Names`."""
         parts = list(parts)
         bases = np.cumsum([0, *(len(part.text) for part in parts)])
         ends = [np.zeros(0, np.int64), *(part.ends + base for part, base in zip(parts, bases, strict=False))]
@@ -91,16 +91,16 @@ class Names:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NameBlock:
-    """Some names, in the rows of a matrix."""
+    """A block of names as the rows of a matrix."""
 
     matrix: NDArray[np.uint8]
-    """`(num_names, width)` uint8, padded with zeros to whole words."""
+    """`(num_names, width)` uint8, padded with zeros; `width` is a multiple of 8."""
     lengths: NDArray[np.int64]
     """`(num_names,)` int64, bytes in each name."""
 
     @classmethod
     def of(cls, text: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NameBlock:
-        """Return the names of these lengths that follow each other in `text`."""
+        """Build from names of the given lengths that are stored end to end in `text`."""
         longest = int(lengths.max())
         matrix = np.zeros((len(lengths), _whole_words(longest)), np.uint8)
         if longest == lengths.min():
@@ -110,10 +110,12 @@ class NameBlock:
         return cls(matrix, lengths)
 
     def find_dots(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Find the dot that ends each key: the first one of the basename, unless the basename begins with it.
+        """Find the dot that ends each key: the first dot of the basename.
+
+        A name without a dot, or whose basename begins with it, has no key.
 
         Returns:
-            `(num_names,)` int64, its place in each name; `(num_names,)` bool, whether there is one.
+            `(num_names,)` int64, the position of the dot in each name; `(num_names,)` bool, whether the name has a key.
         """
         matrix = self.matrix
         is_dot = matrix == _DOT
@@ -127,16 +129,16 @@ class NameBlock:
         return dots, is_dot[np.arange(len(matrix)), dots] & (dots > basenames)
 
     def rows(self, which: NDArray[np.bool_]) -> NameBlock:
-        """Return some of the names."""
+        """Return the names where `which`, `(num_names,)` bool, is true."""
         return NameBlock(self.matrix[which], self.lengths[which])
 
     def starts(self, stops: NDArray[np.int64]) -> NameBlock:
-        """Return each name up to a place in it."""
+        """Return each name up to its position in `stops`, `(num_names,)` int64, exclusive."""
         inside = np.arange(self.matrix.shape[1]) < stops[:, None]
         return NameBlock(self.matrix * inside, stops)
 
     def rests(self, starts: NDArray[np.int64]) -> NameBlock:
-        """Return each name from a place in it on."""
+        """Return each name from its position in `starts`, `(num_names,)` int64, to its end."""
         lengths = self.lengths - starts
         width = _whole_words(int(lengths.max()))
         if (starts == starts[0]).all():
@@ -150,31 +152,31 @@ class NameBlock:
         return NameBlock(self.matrix.ravel()[places] * (columns < lengths[:, None]), lengths)
 
     def repeat_previous(self) -> NDArray[np.bool_]:
-        """Tell of each name but the first whether it is the one before: `(num_names - 1,)` bool."""
+        """Return for each name but the first whether it equals the previous one: `(num_names - 1,)` bool."""
         words = self.matrix.view(np.uint64)
         same: NDArray[np.bool_] = equal_rows(words[1:], words[:-1]) & (self.lengths[1:] == self.lengths[:-1])
         return same
 
     def name(self, row: int) -> bytes:
-        """Return one name."""
+        """Return the name in one row."""
         return self.matrix[row, : self.lengths[row]].tobytes()
 
     def names(self, which: NDArray[np.bool_]) -> Names:
-        """Return some of the names, end to end."""
+        """Return the names where `which`, `(num_names,)` bool, is true, stored end to end."""
         matrix, lengths = (self.matrix, self.lengths) if which.all() else (self.matrix[which], self.lengths[which])
         if len(lengths) and (lengths == lengths[0]).all():
             return Names(matrix[:, : lengths[0]].ravel(), np.cumsum(lengths))
         return Names(matrix[np.arange(matrix.shape[1]) < lengths[:, None]], np.cumsum(lengths))
 
     def number(self) -> tuple[NDArray[np.int64], list[bytes]]:
-        """Give each distinct name a number; return `(num_names,)` int64 and the names by their numbers."""
+        """Number the distinct names; return the number of each name, `(num_names,)` int64, and the distinct names in order."""
         words = np.concatenate([self.matrix.view(np.uint64), self.lengths[:, None].astype(np.uint64)], axis=1)
         numbers, firsts = number_rows(words)
         return numbers, [self.name(row) for row in firsts]
 
 
 def find_dot(name: bytes) -> int | None:
-    """Return the place of the dot that ends a name's key, None when it belongs to no sample.
+    """Return the position of the dot that ends a name's key; None when the name belongs to no sample.
 
     Examples:
         >>> find_dot(b"a/b.c/x.seg.png"), find_dot(b"README"), find_dot(b"._x.png")
@@ -187,13 +189,13 @@ def find_dot(name: bytes) -> int | None:
 
 
 def number_rows(rows: NDArray[np.generic]) -> tuple[NDArray[np.int64], list[int]]:
-    """Give each distinct row a number.
+    """Number the distinct rows of a matrix.
 
     Args:
-        rows: `(num_rows, num_columns)`, of any kind of integers.
+        rows: `(num_rows, num_columns)` of any integer dtype.
 
     Returns:
-        `(num_rows,)` int64, the number of each; and for each number the first row that has it.
+        `(num_rows,)` int64, the number of each row; for each number, the first row that has it.
 
     Examples:
         >>> numbers, firsts = number_rows(np.array([[1, 2], [3, 4], [1, 2]]))
@@ -216,8 +218,8 @@ def number_rows(rows: NDArray[np.generic]) -> tuple[NDArray[np.int64], list[int]
 
 
 def equal_rows(rows: NDArray[np.generic], others: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Compare `(num_rows, num_columns)` with as many rows, or with one; return `(num_rows,)` bool."""
-    # One pass per column: numpy is slow at many short reductions.
+    """Compare `(num_rows, num_columns)` with a matrix of the same shape, or with a single row; return `(num_rows,)` bool."""
+    # Column by column, because numpy is slow at many short reductions.
     same = np.ones(len(rows), np.bool_)
     for column in range(rows.shape[1]):
         same &= rows[:, column] == others[..., column]

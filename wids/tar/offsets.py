@@ -1,13 +1,13 @@
-"""A table of where a shard's files lie, as DALI keeps it, to the shard's index and back.
+"""The table of offsets that DALI keeps for a shard to the shard's index, and back.
 
     v1.2 2
     jpg 512 20481 000000.jpg cls 22016 1 000000.cls
     jpg 23040 19876 000001.jpg cls 43520 1 000001.cls
 
-The first line has the number of samples, each other one a sample: extension, offset, size and name of each of its files,
-with blanks between. DALI writes and reads it in `tools/wds2idx.py` and `dali/operators/reader/loader/webdataset_loader.cc` of
-https://github.com/NVIDIA/DALI. A table is used only where its files fill the shard without a gap from its first byte to its
-end: then nothing can be in the shard that the table leaves out.
+The first line has the number of samples. Each further line is a sample: extension, offset, size and name of each of its
+files, separated by blanks. DALI writes and reads it in `tools/wds2idx.py` and
+`dali/operators/reader/loader/webdataset_loader.cc` of https://github.com/NVIDIA/DALI. A table is used only when its files
+fill the shard without a gap from the first byte to the end, because only then can it have left nothing out.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 _VERSION = b"v1.2"
 _MOST_BYTES_AFTER = 1 << 20
-"""Between the last file and the end of a shard: end blocks and padding."""
+"""Most bytes between the last file and the end of a shard: end blocks and padding."""
 
 
 def parse_offsets(data: bytes, source: Source) -> TarIndex:
-    """Return the index of a shard that a table describes.
+    """Return the index of the shard that a table describes.
 
     Args:
-        data: The table.
+        data: Content of the table.
         source: The shard; only its end is read.
 
     Raises:
-        ValueError: The table is not of this shard, or does not tell all of it; says why.
+        ValueError: The table does not belong to this shard, or does not describe all of it; the message says why.
         OSError: The shard cannot be read.
     """
     head, _, body = data.partition(b"\n")
@@ -71,12 +71,12 @@ def format_offsets(names: list[list[tuple[str, str]]], offsets: list[int], sizes
     """Return the table of a shard.
 
     Args:
-        names: Extension and name of each file of each sample.
-        offsets: Of all files in a row, bytes from the start of the shard.
-        sizes: Of all files in a row, bytes.
+        names: For each sample, extension and name of each of its files.
+        offsets: Bytes from the start of the shard to each file's first byte, for the files of all samples in order.
+        sizes: Bytes in each file, in the same order.
 
     Raises:
-        ValueError: A name or an extension cannot be in a table: it has blanks, or is empty.
+        ValueError: A name or an extension is empty or has blanks, which a table cannot hold.
     """
     lines = [f"{_VERSION.decode()} {len(names)}"]
     place = 0
@@ -99,14 +99,14 @@ def format_offsets(names: list[list[tuple[str, str]]], offsets: list[int], sizes
 
 
 def first_headers(offsets: NDArray[np.integer], sizes: NDArray[np.integer]) -> NDArray[np.int64] | None:
-    """Return where the header of each file begins, None where anything but them is between the files.
+    """Return where the header of each file begins, provided that nothing but these headers is between the files.
 
     Args:
         offsets: `(num_members,)` integers, bytes from the start of the shard to each file's first byte, in archive order.
         sizes: `(num_members,)` integers, bytes in each file.
 
     Returns:
-        `(num_members,)` int64, bytes from the start of the shard.
+        `(num_members,)` int64, bytes from the start of the shard; None when something else is between the files.
     """
     headers = offsets.astype(np.int64) - BLOCK
     if len(headers) and (headers[0] != 0 or (sizes < 0).any()):
@@ -115,5 +115,5 @@ def first_headers(offsets: NDArray[np.integer], sizes: NDArray[np.integer]) -> N
 
 
 def stops_of(offsets: NDArray[np.integer], sizes: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return where what follows each file begins: `(num_members,)` int64, bytes from the start of the shard."""
+    """Return where each file ends, padding included: `(num_members,)` int64, bytes from the start of the shard."""
     return offsets.astype(np.int64) + -(-sizes.astype(np.int64) // BLOCK) * BLOCK

@@ -1,4 +1,4 @@
-"""One opened shard: position to bytes, by the index and the source's window."""
+"""The reader of one open shard: position to bytes, through the shard's index and its source."""
 
 from __future__ import annotations
 
@@ -25,22 +25,25 @@ if TYPE_CHECKING:
     from wids.tar.sparse import Segment
 
 _REMOTE_BUFFER_BYTES = 256 << 10
-"""Of a file over a member that is read by ranges: what a request costs pays for so many bytes."""
+"""Buffer of a file over a remote member; a request that reads so many bytes takes hardly longer than a small one."""
 
 _LARGE_SAMPLE_BYTES = 64 << 10
-"""From here on asking for a sample's pages before they are touched costs little beside copying them. Pages that are touched
-one after the other come in runs, which are as long as the system likes, and begin before the sample."""
+"""Bytes of a sample from which on its pages are requested before they are copied.
+
+The call costs little compared with copying so many bytes. Without it the system reads ahead around each page that is
+touched, in runs of its own choice that also hold bytes of other samples.
+"""
 
 MAX_SPARSE_BYTES = 1 << 30
-"""Largest sparse member that is read into memory; `open` streams larger ones."""
+"""Bytes of the largest sparse member that is read into memory; `open` streams larger ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberLocation:
-    """Where a member lies in the stored object."""
+    """Where the bytes of a member are in its shard."""
 
     url: str
-    """Of the shard, as the descriptor resolves it."""
+    """URL of the shard, resolved as the descriptor says."""
     offset: int
     """Bytes from the start of the shard to the member's first byte."""
     size: int
@@ -52,13 +55,13 @@ class TarReader:
 
     Args:
         source: The shard.
-        index: Made from it.
-        verify: Compare each member that `read` and `read_into` give with its checksum, every time.
-        compare: Where the source is remote, compare the first header of what is read with the index, every time; not
-            for an index that was made from this very source.
+        index: The index of the shard.
+        verify: Compare each member that `read` and `read_into` return with its checksum, on every read.
+        compare: Compare the header of each member that is read with the index, if the source is remote. Not needed for
+            an index that was just made from this source.
 
     Raises:
-        ShardMismatchError: `verify` is asked for, but the index has no checksums.
+        ShardMismatchError: `verify` is true, but the index has no checksums.
     """
 
     __slots__ = (
@@ -92,7 +95,7 @@ class TarReader:
         self._checksums = index.checksums.data if verify and index.checksums is not None else None
         self.num_samples = index.num_samples
         self._index = index
-        # Elements of a memoryview are plain ints, got without a numpy scalar in between.
+        # Memoryviews give plain ints; numpy arrays would give numpy scalars, which take longer.
         self._starts = index.starts.data
         self._offsets = index.offsets.data
         self._sizes = index.sizes.data
@@ -100,10 +103,10 @@ class TarReader:
         self._ends = index.key_ends.data
         self._keys = index.keys
         self._fields = [fields if len(set(fields)) == len(fields) else None for fields in index.fields_of_kind]
-        # A mapped source answers every request with all of it, so it is asked once.
+        # A mapped source returns its whole map for any window, so one request serves all reads.
         view, base = source.window(0, 0)
         self._map = view if base == 0 and len(view) == source.identity.size else None
-        # A slice of the map itself is `bytes` at once; one of its memoryview would be copied in a second step.
+        # A slice of the mmap object is `bytes` already; a slice of its memoryview would have to be converted.
         whole: Any = view.obj
         self._bytes = whole if self._map is not None and len(whole) == len(view) else self._map
         self._special = sorted({*index.sparse, *index.broken_links})
@@ -112,7 +115,7 @@ class TarReader:
         self._has_large = self._map is not None and most >= _LARGE_SAMPLE_BYTES
 
     def read(self, position: int, make: Callable[[Any], Any], fields: Container[str] | None = None) -> dict[str, Any]:
-        """Return `{field: make(bytes)}` of one sample; arguments and errors are those of `read_into`."""
+        """Return `{field: make(bytes)}` of one sample; for arguments and errors see `read_into`."""
         sample: dict[str, Any] = {}
         self.read_into(sample, position, make, fields)
         return sample
@@ -127,15 +130,18 @@ class TarReader:
         """Put `make(bytes)` of each field of one sample into `sample`, in archive order.
 
         Args:
-            sample: What to fill.
+            sample: The dict to fill.
             position: In `[0, num_samples)`.
-            make: Called with each member's bytes: `bytes` or `io.BytesIO`, say; `memoryview` for a view of the source.
-            fields: The only ones to read; None for all.
+            make: Called with each member's bytes, for example `bytes` or `io.BytesIO`; `memoryview` for a view without a
+                copy.
+            fields: Names of the only fields to read; None for all.
 
         Raises:
-            TarFormatError: A field occurs twice, or a hard link leads nowhere.
-            ShardMismatchError: The source ends before the member does.
-            StaleIndexError: The source is remote, and what lies there is not what the index says.
+            IndexError: The position is out of range.
+            TarFormatError: A field occurs twice, or a hard link has no target.
+            ShardMismatchError: The source ends before the member does, or a checksum differs.
+            StaleIndexError: The source is remote, and a header in it differs from the index.
+            ValueError: A sparse member is larger than `MAX_SPARSE_BYTES`.
             OSError: The source cannot be read.
         """
         try:
@@ -160,14 +166,14 @@ class TarReader:
                         self._raise_short(start, size)
                     if checksums is not None:
                         self._compare(part, number, name, position)
-                    # A slice of the map is bytes already.
+                    # A slice of an mmap object is bytes already.
                     sample[name] = part if part.__class__ is make else make(part)
                 number += 1
         except IndexError:
             self._raise_unless_past_end(position)
 
     def will_need(self, positions: Iterable[int], fields: Container[str] | None = None) -> None:
-        """Have the system read what these samples need, all of it at the same time, and nothing else.
+        """Ask the system to read the bytes of these samples from disk, all at once and nothing else.
 
         Raises:
             IndexError: A position is out of range.
@@ -176,14 +182,14 @@ class TarReader:
 
     def _ask_for_large(self, position: int, fields: Container[str] | None) -> None:
         is_next, self._next_large = position == self._next_large, position + 1
-        if is_next:  # what is read in order the system reads ahead
+        if is_next:  # the system reads ahead by itself when samples are read in order
             return
         spans = self.spans(position, fields)
         if sum(stop - start for start, stop in spans) >= _LARGE_SAMPLE_BYTES:
             self.source.advise(spans, "willneed")
 
     def spans(self, position: int, fields: Container[str] | None = None) -> list[Span]:
-        """Return what is asked of the source when these fields of a sample are read.
+        """Return the byte ranges of the source that a read of these fields of a sample needs.
 
         Raises:
             IndexError: The position is out of range.
@@ -195,12 +201,12 @@ class TarReader:
 
     @property
     def index(self) -> TarIndex:
-        """Where the samples lie."""
+        """The index of the shard."""
         return self._index
 
     @property
     def notes(self) -> list[str]:
-        """What is odd about how the archive ends, one sentence each."""
+        """Warnings about the end of the archive, one sentence each."""
         return self._index.notes
 
     def key(self, position: int) -> str:
@@ -209,7 +215,7 @@ class TarReader:
         return str(self._keys[ends[position - 1] if position else 0 : ends[position]], "utf-8", "surrogateescape")
 
     def keys(self) -> Iterator[str]:
-        """Yield the keys of all samples in order, each at a fraction of what `key` costs."""
+        """Yield the keys of all samples in order, much faster than calling `key` for each."""
         text = bytes(self._keys)
         start = 0
         for end in self._ends:
@@ -221,13 +227,13 @@ class TarReader:
         return self._index.fields_of_kind[self._kinds[position]]
 
     def sizes(self, position: int) -> dict[str, int]:
-        """Return how many bytes each field of one sample has, in archive order; of one that is there twice, the last."""
+        """Return the size of each field of one sample in bytes, in archive order; the last one's of a field that occurs twice."""
         return {name: self._sizes[number] for number, name in self._members(position)}
 
     def sizes_of_fields(self, num_samples: int) -> Iterator[tuple[str, NDArray[np.integer]]]:
-        """Yield fields of the first `num_samples` samples, and `(num_members,)` integers, the bytes of members under that name.
+        """Yield the fields of the first `num_samples` samples, each with its members' sizes, `(num_members,)` integers, bytes.
 
-        A field may come more than once, each time with other members.
+        A field may be yielded more than once, each time for other members.
         """
         index = self._index
         starts, kinds = np.asarray(index.starts)[:num_samples], np.asarray(index.kinds)[:num_samples]
@@ -237,11 +243,11 @@ class TarReader:
                 yield name, np.asarray(index.sizes)[firsts + place]
 
     def locate(self, position: int, url: str) -> dict[str, MemberLocation]:
-        """Return where the members of one sample lie; nothing is read.
+        """Return where the members of one sample are, without reading them.
 
         Raises:
             TarFormatError: As for `read`.
-            ValueError: A member is sparse, so that its bytes lie in several places.
+            ValueError: A member is sparse, so that its bytes are not in one place.
         """
         self._check_fields(position)
         locations = {}
@@ -254,7 +260,7 @@ class TarReader:
         return locations
 
     def open(self, position: int, field: str) -> io.BufferedReader:
-        """Return a seekable file over one member, that copies only what is read from it.
+        """Return a seekable file over one member; only the bytes that are read from it are copied.
 
         Raises:
             KeyError: The sample has no such field.
@@ -279,7 +285,7 @@ class TarReader:
     def _read_windows(
         self, sample: dict[str, Any], position: int, make: Callable[[Any], Any], fields: Container[str] | None
     ) -> None:
-        """Do what `read_into` does for a source that is not mapped and a sample without anything special."""
+        """Do what `read_into` does, for a source that is not mapped and a sample without special members."""
         members = [(number, name) for number, name in self._members(position) if fields is None or name in fields]
         if not members:
             return
@@ -298,13 +304,13 @@ class TarReader:
 
     def _compare_header(self, number: int, name: str, position: int, window: Window) -> None:
         start = self._offsets[number] - BLOCK
-        # The data of a hard link is an earlier member's, whose header has that one's name.
+        # A hard link uses the data of an earlier member, before which is that member's header.
         is_link = number > 0 and start < self._offsets[number - 1]
         compare_header(
             window, start, self._sizes[number], self.key(position), name, is_link=is_link, source_name=self.source.name
         )
 
-    # What few samples need
+    # Special members: sparse ones and broken hard links
 
     def _members(self, position: int) -> list[tuple[int, str]]:
         first = self._starts[position]
@@ -361,7 +367,7 @@ class TarReader:
             )
 
     def _raise_unless_past_end(self, position: int) -> NoReturn:
-        """Raise what an `IndexError` in the columns means: no such position, or a kept index that was made up."""
+        """Raise the error that an `IndexError` in the columns stands for: the position is out of range, or the index is wrong."""
         if not -self.num_samples <= position < self.num_samples:
             raise IndexError(f"{self.source.name}: position {position} of {self.num_samples} samples")
         raise TarFormatError(

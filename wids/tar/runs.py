@@ -1,12 +1,13 @@
-"""Many ordinary headers at once: the fast part of the scan, by numpy over a matrix of header blocks.
+"""The fast part of the scan: many ordinary headers are parsed at once, by numpy over a matrix of header blocks.
 
-A run is a chain of headers, each of which lies where the one before it says that the next begins, and each of which is
-ordinary: ustar or GNU magic, octal numbers in their usual form, a right checksum, a file or directory, at most one pax
-or GNU long name before it that says no more than its name. The first header that is not all of this ends the run.
+A run is a chain of ordinary headers, each at the offset where the one before it says that the next begins. A header is
+ordinary when it has the ustar or GNU magic, octal numbers in their usual form and a correct checksum, when it describes a
+file or a directory, and when at most one pax or GNU long-name header precedes it and gives nothing but the name. The first
+header that is not ordinary ends the run.
 
-Where members are small, candidates for headers are found in one strided look for the magic; the chain then proves that
-they are headers, and not data that looks like one. Where members are large, that look would read every page of the
-file, and hopping from header to header reads only those that hold headers.
+Where members are small, one strided search for the magic finds candidates for headers; the chain then proves which of
+them are headers and not data that looks like one. Where members are large, that search would read every page of the file;
+following the chain from header to header touches only the pages that hold headers.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ if TYPE_CHECKING:
     _Words = NDArray[np.integer]
 
 DENSE_STRIDE = 48 << 10
-"""Mean bytes from header to header up to which looking at every block is faster than hopping (benchmarks/scan_border.py)."""
+"""Mean bytes from header to header up to which searching every block beats following the chain (benchmarks/scan_border.py)."""
 
 _FIRST_BATCH = 64
 _FIRST_WORD, _LAST_WORD = 31, 39
-"""The words of 4 bytes of a header in which size and checksum lie."""
+"""The 4-byte words of a header that hold its size and checksum: from the first (inclusive) to the last (exclusive)."""
 _LARGEST_BATCH = 2560
-"""Headers per run: their matrix, 2 MiB, stays in the processor's cache."""
+"""Most headers of a run; their matrix takes 1.25 MiB, which fits the processor's cache."""
 _LONGEST_LOOK = 32 << 20
-"""Bytes that are looked at in one go: a source that is not mapped has them in memory."""
+"""Most bytes that are searched at once; a source that is not mapped reads them into memory."""
 _WORTHWHILE = 16
-"""Headers in a run below which numpy costs more than reading them one by one."""
+"""Headers in a run below which numpy is slower than parsing them one by one."""
 _LONGEST_PAUSE = 64
 _MAX_PAYLOAD = 64 << 10
 _LONGEST_TIME = 64
-"""Bytes of a pax header that holds nothing but a time."""
+"""Most bytes of a pax header that holds nothing but a modification time."""
 
 _USTAR = int.from_bytes(b"usta", "little")
 _DIRECTORY, _PAX, _LONG_NAME = b"5xL"
@@ -56,29 +57,29 @@ class Run:
     """The files of one run, and where it ends."""
 
     names: Names
-    """`(num_members,)`"""
+    """`(num_members,)`, full paths."""
     offsets: NDArray[np.int64]
     """`(num_members,)` int64, bytes from the start of the shard to the member's first byte."""
     sizes: NDArray[np.int64]
     """`(num_members,)` int64, bytes in the member."""
     stop: int
-    """Offset behind the last member, padding included."""
+    """Offset just past the last member, padding included."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """What may be headers, in order."""
+    """Blocks that may be headers, in order."""
 
     starts: NDArray[np.int64]
     """`(num_found,)` int64, bytes from the start of the shard to each block."""
     blocks: NDArray[np.uint8]
     """`(num_found, 512)` uint8, a copy."""
     region: NDArray[np.uint8] | None
-    """`(num_blocks, 512)` uint8, all blocks from the first candidate on, where they were looked at anyway."""
+    """`(num_blocks, 512)` uint8, all blocks of the bytes that were searched; None after following the chain."""
 
 
 class RunFinder:
-    """Finds runs in one shard; learns from each how far and by which way to look for the next.
+    """Finds the runs of one shard; each run decides how the next one is searched for, and how far.
 
     Args:
         source: The shard.
@@ -95,7 +96,7 @@ class RunFinder:
         self._next_pause = 1
 
     def find(self, offset: int) -> Run | None:
-        """Return the run that begins at `offset`, None when the header there is not ordinary, or runs do not pay."""
+        """Return the run that begins at `offset`; None when the header there is not ordinary, or recent runs were too short."""
         if self._pause:
             self._pause -= 1
             return None
@@ -103,7 +104,7 @@ class RunFinder:
         found = self._look(offset, self._stride or 0) if dense else self._hop(offset)
         run, num_headers = self._parse(offset, found)
         if dense and run is not None and num_headers < len(found.starts):
-            # The next header is none of the candidates behind the run: they were data.
+            # When the run ends where no candidate begins, the candidates after it were data that looks like headers.
             self._has_lookalikes = run.stop not in found.starts[num_headers:]
         self._learn(offset, run, num_headers, len(found.starts))
         return run
@@ -123,7 +124,7 @@ class RunFinder:
     # Candidates
 
     def _look(self, offset: int, stride: float) -> _Candidates:
-        """Find headers by their magic, in as many bytes as a batch is likely to take."""
+        """Search for candidates by the magic, in as many bytes as one batch of headers is likely to span."""
         length = min(int(self._batch * stride) + 2 * BLOCK, _LONGEST_LOOK, self._size - offset) // BLOCK * BLOCK
         view, base = self._source.window(offset, offset + length)
         part = view[offset - base : offset - base + length]
@@ -136,7 +137,7 @@ class RunFinder:
         return _Candidates(found * BLOCK + offset, blocks, region)
 
     def _hop(self, offset: int) -> _Candidates:
-        """Find headers by going from each to where it says that the next one lies."""
+        """Find candidates by following the chain: each header says where the next one begins."""
         window = self._source.window
         starts: list[int] = []
         blocks: list[bytes] = []
@@ -156,13 +157,13 @@ class RunFinder:
         matrix = np.frombuffer(bytearray().join(blocks), np.uint8).reshape(-1, BLOCK)
         return _Candidates(np.array(starts, np.int64), matrix, None)
 
-    # Proof and columns
+    # Candidates to a run
 
     def _parse(self, offset: int, found: _Candidates) -> tuple[Run | None, int]:
-        """Return the run of these candidates that begins at `offset`, and how many headers it has."""
+        """Return the run of candidates that begins at `offset`, and the number of its headers."""
         starts, blocks = found.starts, found.blocks
         types = blocks[:, 156].copy()
-        # What lies 512 bytes apart is fetched once, and not by each of the dozen steps that look at it.
+        # Copied once, because each of the dozen steps below would gather these words again from blocks 512 bytes apart.
         words = np.ascontiguousarray(blocks.view("<u4")[:, _FIRST_WORD:_LAST_WORD].T)
         sizes, is_number = _read_sizes(words)
         stops = starts + BLOCK + np.where(_FOLLOWED_BY_DATA[types], (sizes + BLOCK - 1) // BLOCK * BLOCK, 0)
@@ -171,7 +172,7 @@ class RunFinder:
         old = np.flatnonzero(types == 0)
         if len(old):
             good[old] &= ~_end_with_slash(blocks[old, :100])
-        # A header without the magic is no candidate: the chain must begin where it is asked for.
+        # The chain must begin at `offset` itself: a header without the magic is not among the candidates.
         good &= np.concatenate([[offset], stops[:-1]])[: len(good)] == starts
         num_headers = len(good) if good.all() else int(good.argmin())
         num_headers = _end_with_member(types[:num_headers])
@@ -187,7 +188,7 @@ class RunFinder:
     def _read_extensions(
         self, found: _Candidates, sizes: NDArray[np.int64], num_headers: int, given: dict[int, bytes]
     ) -> int:
-        """Put the names that extension headers give into `given`, by row; return how many headers are ordinary."""
+        """Add the names that extension headers give to `given`, by row; return the number of headers that are ordinary."""
         types = found.blocks[:num_headers, 156]
         rows = np.flatnonzero(_is_extension(types))
         rows = rows[~_hold_one_mtime(found, rows, sizes[rows])]
@@ -208,7 +209,7 @@ class RunFinder:
 
 
 def _end_with_member(types: NDArray[np.uint8]) -> int:
-    """Return how many of these headers are in ordinary order: after each extension header, a member's own."""
+    """Return how many of these headers come in ordinary order: each extension header followed by a member's own header."""
     extensions = np.flatnonzero(_is_extension(types))
     if not len(extensions):
         return len(types)
@@ -224,16 +225,16 @@ def _is_extension(types: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _hold_one_mtime(found: _Candidates, rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which of these pax headers hold a time and nothing else, as Python's writers make one for each member.
+    """Return which of these pax headers hold a modification time and nothing else: `(num_rows,)` bool.
 
-    Only those are looked at whose data is at hand.
+    Python's `tarfile` writes one for each member. Headers whose data is not in `found.region` are reported as False.
     """
     is_time = np.zeros(len(rows), np.bool_)
     if found.region is None or not len(rows):
         return is_time
     following = (found.starts[rows] - found.starts[0]) // BLOCK + 1
     is_pax = (found.blocks[rows, 156] == _PAX) & (following < len(found.region))
-    # Fractions of a second have up to nine digits or so, hence there are few sizes.
+    # A fraction of a second has nine digits or so at most, so that there are few different sizes.
     for size in np.flatnonzero(np.bincount(sizes[is_pax & (sizes < _LONGEST_TIME)])).tolist():
         record = np.frombuffer(b"%d mtime=" % size, np.uint8)
         if len(record) < size:
@@ -246,11 +247,11 @@ def _hold_one_mtime(found: _Candidates, rows: NDArray[np.int64], sizes: NDArray[
 
 
 def _name_alone(payload: bytes) -> bytes | None:
-    """Return the path that a pax header gives, empty when it gives none; None when it gives more, or is damaged."""
+    """Return the path in the data of a pax header, empty when it has none; None when it has other records or is damaged."""
     try:
         records = parse_pax(payload, 0, "")
     except TarFormatError:
-        return None  # read again one by one, where the error can name its place
+        return None  # the careful scan parses it again and raises an error that names its offset
     path = records.pop(b"path", None)
     if path == b"" or records:
         return None
@@ -258,7 +259,7 @@ def _name_alone(payload: bytes) -> bytes | None:
 
 
 def _read_sizes(words: _Words) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the sizes in `(8, n)` words of headers, and which are of the usual form: 11 digits, then NUL or blank."""
+    """Return the sizes in `(8, n)` words of headers, and which have the usual form: 11 octal digits, then NUL or blank."""
     high, high_usual = _four_digits(words[31 - _FIRST_WORD])
     middle, middle_usual = _four_digits(words[32 - _FIRST_WORD])
     last = words[33 - _FIRST_WORD]
@@ -270,15 +271,15 @@ def _read_sizes(words: _Words) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def _four_digits(words: _Words) -> tuple[_Words, NDArray[np.bool_]]:
-    """Return the numbers in `(n,)` words of four octal digits, the first in the lowest byte, and which words are such."""
+    """Return the numbers in `(n,)` words of four octal digits, first digit in the lowest byte, and which words are valid."""
     usual: NDArray[np.bool_] = words & 0xF8F8F8F8 == 0x30303030
     return (words & 7) << 9 | (words >> 8 & 7) << 6 | (words >> 16 & 7) << 3 | words >> 24 & 7, usual
 
 
 def _has_checksum(blocks: NDArray[np.uint8], words: _Words) -> NDArray[np.bool_]:
-    """Tell which headers have the checksum that they say, as six octal digits, then NULs or blanks.
+    """Return which headers have a correct checksum in the usual form: six octal digits, then NULs or blanks.
 
-    The field is overwritten with the blanks that it counts as.
+    Overwrites the checksum fields of `blocks` with blanks, as which they are counted.
     """
     high, high_usual = _four_digits(words[37 - _FIRST_WORD])
     last = words[38 - _FIRST_WORD]
@@ -292,7 +293,7 @@ def _has_checksum(blocks: NDArray[np.uint8], words: _Words) -> NDArray[np.bool_]
 
 
 def _end_with_slash(fields: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Tell which names in these `(n, 100)` fields end with a slash: old headers of directories, not of files."""
+    """Return which names in `(n, 100)` name fields end with a slash: in old headers that marks a directory."""
     follows = np.append(fields[:, 1:], np.zeros((len(fields), 1), np.uint8), axis=1)
     before_nul = np.logical_and.accumulate(fields != 0, axis=1)
     found: NDArray[np.bool_] = (before_nul & (fields == ord("/")) & (follows == 0)).any(axis=1)
@@ -300,9 +301,9 @@ def _end_with_slash(fields: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _read_names(blocks: NDArray[np.uint8], rows: NDArray[np.int64], given: dict[int, bytes]) -> Names:
-    """Return the names of the files in these rows, `given` ones before those in the headers."""
+    """Return the names of the files in these rows; a name in `given` overrides the header's."""
     words = blocks.view(np.uint64)[:, :13]
-    # No name goes on behind a column in which none has a byte; most of the field's are such.
+    # Names end at the first column of words that is empty in all rows; most columns of the field are.
     width = 1
     while width < words.shape[1] and words[:, width].any():
         width += 1

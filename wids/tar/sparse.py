@@ -1,4 +1,4 @@
-"""A sparse member's map to segments: which parts of the file are stored where; the rest of it is holes.
+"""The map of a sparse member to segments: which parts of the file are stored, and where; all the rest is holes.
 
 Sources: the GNU tar manual, "Storing Sparse Files" (old GNU format, pax formats 0.0, 0.1 and 1.0) and "Basic Tar
 Format" (star's header).
@@ -19,52 +19,52 @@ if TYPE_CHECKING:
     from wids.tar.headers import Header
 
 Segment = tuple[int, int, int]
-"""`(logical, stored, length)`: bytes `[logical, logical + length)` of the file lie at offset `stored` of the shard."""
+"""`(logical, stored, length)`: bytes `[logical, logical + length)` of the file are at offset `stored` of the shard."""
 
 MAX_PARTS = 1 << 20
-"""Most parts of one sparse member; a map of more would take memory out of proportion to what it describes."""
+"""Most parts that one sparse member may have; a longer map would take too much memory for the data it describes."""
 
 _ENTRY = 24
 _ENTRIES_IN_HEADER = 4
 _ENTRIES_IN_BLOCK = 21
 _LONGEST_NUMBER = 64
-"""Digits of a decimal number, leading zeros included."""
+"""Most digits of a decimal number, leading zeros included."""
 _LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SparseFile:
-    """What a sparse member is."""
+    """Where the data of a sparse member is stored."""
 
     segments: list[Segment]
-    """Where its parts lie, ascending; empty ones left out."""
+    """Its parts in ascending order, without empty ones."""
     start: int
     """Offset of the first part in the shard."""
     stop: int
-    """Offset behind the last stored byte, before padding."""
+    """Offset just past the last stored byte, before padding."""
     size: int
-    """Logical bytes of the file."""
+    """Logical size of the file in bytes, holes included."""
 
 
 def is_sparse(header: Header, records: PaxRecords) -> bool:
-    """Tell whether a member is sparse, by its type or by pax records."""
+    """Return whether a member is sparse, by its type flag or by its pax records."""
     return header.type == SPARSE or any(key.startswith(b"GNU.sparse.") for key in records)
 
 
 def read_sparse(
     header: Header, block: bytes, records: PaxRecords, stored: int, read_block: Callable[[int], bytes]
 ) -> SparseFile:
-    """Return where the parts of a sparse member lie.
+    """Return where the parts of a sparse member are stored.
 
     Args:
-        header: The member's own.
-        block: The header's 512 bytes.
-        records: Of the pax headers before it.
-        stored: Bytes of data, as the headers say.
-        read_block: Gives the block at an offset, or raises.
+        header: The member's own header.
+        block: The 512 bytes of that header.
+        records: The records of the pax headers before it.
+        stored: Size of the stored data in bytes, according to the headers.
+        read_block: Returns the 512-byte block at an offset, or raises.
 
     Raises:
-        ValueError: The map is none, or does not fit the file or its data.
+        ValueError: The map is missing or malformed, or does not fit the file or its data.
     """
     if header.type == SPARSE:
         numbers, start, size = _read_from_headers(header, block, read_block)
@@ -78,10 +78,15 @@ def read_sparse(
 
 
 def _read_from_headers(header: Header, block: bytes, read_block: Callable[[int], bytes]) -> tuple[array[int], int, int]:
-    """Return offsets and lengths in turn, the offset of the data, and the file's size, by header and blocks after it."""
+    """Read the map from the header and its extension blocks.
+
+    Returns:
+        Offsets and lengths of the parts, alternating; the offset of the data in the shard; the logical size.
+    """
     slots, more, size = block[386:482], block[482], block[483:495]
     if _is_star(block):
-        # A first entry in the header is told from a longer prefix by the last digit of its offset.
+        # In star's layout the entries share the space of the prefix. They are there when the prefix is empty and the
+        # last digit of the first entry's offset is set.
         inline = not block[345] and block[366]
         slots, more, size = (block[356:452], block[355], block[452:464]) if inline else (b"", 1, block[452:464])
     numbers = array("q", _parse_entries(slots))
@@ -97,7 +102,7 @@ def _read_from_headers(header: Header, block: bytes, read_block: Callable[[int],
 
 
 def _is_star(block: bytes) -> bool:
-    """Tell whether star wrote a header, as GNU tar tells it: the prefix ends early, two times with blanks follow."""
+    """Return whether star wrote a header, by GNU tar's test: a NUL ends the prefix early, and two timestamps follow."""
     times = block[476:488], block[488:500]
     return (
         block[257:263] == b"ustar\0"
@@ -119,7 +124,7 @@ def _parse_entries(slots: bytes) -> list[int]:
 def _read_from_pax(
     start: int, records: PaxRecords, stop: int, read_block: Callable[[int], bytes]
 ) -> tuple[array[int], int, int]:
-    """Return offsets and lengths in turn, the offset of the data, and the file's size, by pax records."""
+    """Read the map that pax records describe; return what `_read_from_headers` does."""
     digits = records.get(b"GNU.sparse.realsize") or records.get(b"GNU.sparse.size")
     if not digits:
         raise ValueError("its size is not given")
@@ -139,7 +144,7 @@ def parse_sparse_01(text: bytes) -> array[int]:
     """Return the map of pax sparse formats 0.0 and 0.1: `OFFSET,LENGTH,OFFSET,LENGTH,…`.
 
     Raises:
-        ValueError: It is not of that form.
+        ValueError: The text has another form.
 
     Examples:
         >>> parse_sparse_01(b"0,10,512,3").tolist()
@@ -149,17 +154,18 @@ def parse_sparse_01(text: bytes) -> array[int]:
 
 
 def parse_sparse_10(read_block: Callable[[int], bytes], start: int, stop: int) -> tuple[array[int], int]:
-    """Return the map of pax sparse format 1.0, which precedes the data, and the offset after it.
+    """Return the map of pax sparse format 1.0, which precedes the data, and the offset just past it.
 
-    The map is lines of decimal numbers: how many entries, then offset and length of each; padded to whole blocks.
+    The map consists of lines with one decimal number each: the number of entries, then offset and length of each entry.
+    It is padded to whole blocks.
 
     Args:
-        read_block: Gives the block at an offset, or raises.
-        start: Of the member's data, map included.
-        stop: Behind it.
+        read_block: Returns the 512-byte block at an offset, or raises.
+        start: Offset of the member's data, map included.
+        stop: Offset just past that data.
 
     Raises:
-        ValueError: It is not of that form.
+        ValueError: The map has another form.
     """
     numbers = array("q")
     wanted = 1
@@ -194,10 +200,16 @@ def _bounded(number: int) -> int:
 
 
 def _lay_out(numbers: array[int], start: int, stop: int, size: int) -> list[Segment]:
-    """Return where the parts lie, whose offsets and lengths are `numbers`, and which are stored from `start` to `stop`.
+    """Return the segments of a map.
+
+    Args:
+        numbers: Offset and length of each part, alternating.
+        start: Offset of the first part in the shard.
+        stop: Offset just past the stored data.
+        size: Logical size of the file in bytes.
 
     Raises:
-        ValueError: Parts overlap, leave the file, or are more than what is stored.
+        ValueError: The parts overlap, exceed the file, or are longer than the stored data.
     """
     if len(numbers) % 2:
         raise ValueError("its map has an odd number of entries")

@@ -1,4 +1,4 @@
-"""Whether a header that comes with a member is the one that the index tells of: a shard far away may have been written anew."""
+"""Compare the header that was fetched with a member with the index, since a remote shard may have been rewritten."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from wids.tar.headers import BLOCK, parse_header
 if TYPE_CHECKING:
     from wids.source import Window
 
-_SURELY_WHOLE_NAME = 98
-"""Writers cut a name that is longer than its place of 100 bytes, at 99 or 100."""
+_SHORTEST_CUT_NAME = 98
+"""Bytes from which on a stored name may be cut short: writers cut at 99 or 100 bytes, the width of the field."""
 
 
 class StaleIndexError(ShardMismatchError):
-    """The index that came with a shard is not the shard's; datasets make it anew."""
+    """The index does not belong to the shard in its present state; datasets rebuild it."""
 
 
 def compare_header(
     window: Window, start: int, size: int, key: str, field: str, *, is_link: bool, source_name: str
 ) -> None:
-    """Compare the header before a member with what the index says of the member.
+    """Compare the header before a member with what the index says about the member.
 
     Args:
-        window: What was read of the shard.
-        start: Bytes from the start of the shard to the header; it may lie before the window.
+        window: The bytes that were read from the shard.
+        start: Bytes from the start of the shard to the header; may be before the window.
         size: Bytes in the member.
-        key: Of its sample.
-        field: Its own.
-        is_link: The header is another member's, so that its name tells nothing.
-        source_name: Of the shard, for messages.
+        key: Key of the member's sample.
+        field: The member's field.
+        is_link: The member is a hard link, so that the header is another member's and its name is not compared.
+        source_name: Name of the shard, for messages.
 
     Raises:
-        StaleIndexError: It is another member's, or none.
+        StaleIndexError: The header is another member's, or there is no header.
     """
     view, base = window
     block = bytes(view[start - base : start - base + BLOCK]) if start >= base else b""
@@ -49,10 +49,13 @@ def compare_header(
 
 
 def _may_be_called(stored: bytes, name: str) -> bool:
-    """Tell whether a header with this name can be that of a member, whose whole name another header may give."""
+    """Return whether `stored` can be the name in the header of the member `name`.
+
+    It may be cut short: the full name is then in an extension header.
+    """
     whole = name.encode("utf-8", "surrogateescape")
-    # Python's tarfile puts a question mark for each letter that is not ASCII.
+    # Python's tarfile replaces each character that is not ASCII with a question mark.
     return any(
-        stored == form or (len(stored) >= _SURELY_WHOLE_NAME and form.startswith(stored[:_SURELY_WHOLE_NAME]))
+        stored == form or (len(stored) >= _SHORTEST_CUT_NAME and form.startswith(stored[:_SHORTEST_CUT_NAME]))
         for form in (whole, name.encode("ascii", "replace"))
     )
