@@ -1,9 +1,9 @@
-"""Where indexes of shards are kept: in the pack that a descriptor names, else in the cache folder.
+"""Stored indexes of shards: in the pack that the descriptor names, else in the cache folder.
 
     train.widx                          a pack: a file beside the descriptor, with an entry for each shard
     CACHE/.wids/index/DIGEST.widx       one shard's index, for the very file that was read
 
-What does not fit, is damaged or of another version is made anew for that shard alone.
+An index that does not fit its shard, is damaged or of another version is rebuilt, for that shard alone.
 """
 
 from wids.index_files.cache import IndexCache

@@ -1,4 +1,4 @@
-"""Indexes of single shards in the cache folder, each for the very file: size, times and inode, or the store's tag."""
+"""Indexes of single shards in the cache folder, each for one state of one file: size, times and inode, or the ETag."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_CACHED_BYTES = 1 << 30
-"""Of all indexes in a cache folder; they are made anew in less time than it takes to download a shard."""
+"""Most bytes of all indexes in a cache folder. Rebuilding one takes less time than downloading its shard."""
 _KEPT_SHARE = 0.8
+"""Part of `_MAX_CACHED_BYTES` down to which the oldest are removed."""
 _CHECK_EVERY = 256
-"""Indexes that a process writes between two looks at how many bytes there are."""
+"""Indexes that a process writes between two checks of their total size."""
 
 
 class IndexCache:
     """Indexes of single shards in the cache folder.
 
     Args:
-        storage: Whose cache folder it is.
+        storage: Storage that has the cache folder.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -43,8 +44,8 @@ class IndexCache:
         self._num_written = 0
 
     def find(self, source: Source) -> TarIndex | None:
-        """Return what was kept of this very file, None when there is nothing, or nothing that can be used."""
-        shard = _very_file(source)
+        """Return the index that was stored for this state of the file; None when there is none that can be used."""
+        shard = _name_state(source)
         if shard is None:
             return None
         path = self._path(shard)
@@ -58,14 +59,17 @@ class IndexCache:
         except ValueError as error:
             _log.debug("%s: the kept index %s is not used: %s", source.name, path, error)
             return None
-        # The time tells which indexes are in use; in a folder of somebody else's it stays as it is.
+        # `_remove_oldest` goes by this time. It cannot be set in a folder that belongs to another user.
         with suppress(OSError):
             os.utime(path)
         return index
 
     def keep(self, source: Source, index: TarIndex) -> TarIndex:
-        """Write an index for later, and return it as others will find it: mapped, so that all processes share it."""
-        shard = _very_file(source)
+        """Store an index, and return it mapped from its file, so that all processes share its memory.
+
+        A failure to write is only logged, at debug level.
+        """
+        shard = _name_state(source)
         if shard is None:
             return index
         data = encode_index(index, shard)
@@ -73,7 +77,7 @@ class IndexCache:
         try:
             self._storage.make_cache_folder()
             path.parent.mkdir(exist_ok=True)
-            with whole_file(path, sync=False) as file:  # what a power failure cuts has another digest, and is made anew
+            with whole_file(path, sync=False) as file:  # a file cut by a power failure fails its digest and is rebuilt
                 file.write(data)
             self._num_written += 1
             if self._num_written % _CHECK_EVERY == 1:
@@ -87,8 +91,8 @@ class IndexCache:
         return Path(self._storage.cache_dir, ".wids", "index", xxh3_128_hexdigest(shard.encode()) + SUFFIX)
 
 
-def _very_file(source: Source) -> str | None:
-    """Return what names this very object and state of it, None where its store does not say enough."""
+def _name_state(source: Source) -> str | None:
+    """Return what identifies the object and its present state; None when its store does not provide enough to tell."""
     identity: Identity = source.identity
     if identity.etag is None and identity.ctime_ns is None:
         return None
@@ -104,7 +108,7 @@ def _map_file(path: Path) -> memoryview:
 
 
 def _remove_oldest(folder: Path) -> None:
-    """Remove the indexes that were not used for longest, when there are too many bytes of them."""
+    """Remove the least recently used indexes when all together exceed `_MAX_CACHED_BYTES`."""
     files = []
     for path in folder.iterdir():
         with suppress(OSError):

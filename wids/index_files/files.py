@@ -1,4 +1,4 @@
-"""A shard becomes its index: from a pack, from the cache folder, from another tool's table, else from its headers."""
+"""A shard to its index: from a pack, the cache folder, or another tool's table, else by scanning its headers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TRY_AGAIN_AFTER_S = 300.0
-"""A pack that could not be had is not asked for at each shard."""
+"""Seconds before a pack that could not be fetched is tried again, so that not every shard asks for it."""
 
 
 class IndexFiles:
-    """Finds the index of a shard where it was kept, or makes and keeps it.
+    """Finds the stored index of a shard, or builds and stores it.
 
-    Safe to use from several threads and after a fork; pickles without what it has opened.
+    Safe to use from several threads and after a fork; pickles without its open packs.
 
     Args:
-        storage: Opens packs; its cache folder holds the indexes of shards without one.
+        storage: Opens packs; its cache folder holds the indexes of shards without a pack.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -54,12 +54,12 @@ class IndexFiles:
 
         Args:
             source: The opened shard.
-            shard: Its entry in the descriptor: `url`, and `index`, the URL of a pack, or `offsets`, that of a table of DALI's,
-                where there is one.
+            shard: The shard's entry in the descriptor: `url`; optionally `index`, the URL of a pack, and `offsets`, the URL
+                of a table in DALI's format.
 
         Raises:
-            TarFormatError: It is damaged, or no tar.
-            OSError: It cannot be read.
+            TarFormatError: The shard is damaged, or not a tar archive.
+            OSError: The shard cannot be read.
         """
         packed = self._find_packed(shard, source)
         if packed is not None:
@@ -67,36 +67,36 @@ class IndexFiles:
         return self._cache.find(source) or self._from_offsets(shard, source) or self.rebuild(source)
 
     def recall(self, shard: Mapping[str, Any]) -> TarIndex | None:
-        """Return what the pack says of a shard, which is neither opened nor read; None where it has nothing that can fit.
+        """Return a shard's index from its pack without opening the shard; None when the pack has none that can fit.
 
         Args:
-            shard: Its entry in the descriptor.
+            shard: The shard's entry in the descriptor.
         """
         url = shard.get("index")
         pack = None if url is None else self._open_pack(url)
         return None if pack is None else pack.recall(str(shard["url"]), self._storage.plain_size(shard))
 
     def forget(self, shard: Mapping[str, Any]) -> None:
-        """Let what `recall` gave of a shard leave this process's memory; it can still be used, and is read again then."""
+        """Let the index that `recall` returned leave this process's memory; it stays valid, and is read again when used."""
         pack = self._packs.get(shard["index"]) if shard.get("index") else None
         if pack is not None:
             pack.forget(str(shard["url"]))
 
     def rebuild(self, source: Source) -> TarIndex:
-        """Return a shard's index, made from its headers and kept.
+        """Build a shard's index from its headers, store it, and return it.
 
         Raises:
-            TarFormatError: It is damaged, or no tar.
-            OSError: It cannot be read.
+            TarFormatError: The shard is damaged, or not a tar archive.
+            OSError: The shard cannot be read.
         """
         self._storage.meter.add("index_builds")
         return self._cache.keep(source, build_index(ReadAhead(source) if source.is_remote else source))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other process that uses the same cache folder is in such a block.
+        """Exclude other processes that use the same cache folder for the duration of a `with` block.
 
-        Where the folder cannot be written, each goes on without the others.
+        When the folder cannot be written, processes do not exclude each other.
         """
         import filelock
 
@@ -120,7 +120,7 @@ class IndexFiles:
             return None
         found = pack.find(str(shard["url"]), source)
         if found is None and pack.is_cached and url not in self._fetched_again:
-            # The copy in the cache may be of a pack that was written again since.
+            # The pack may have been rewritten since it was copied into the cache.
             self._fetched_again.add(url)
             with suppress(FetchError):
                 self._storage.remove_cached({"url": url})
@@ -132,10 +132,10 @@ class IndexFiles:
         return found
 
     def _from_offsets(self, shard: Mapping[str, Any], source: Source) -> TarIndex | None:
-        """Return the index of a remote shard from a table that another tool left beside it.
+        """Return the index of a remote shard from the table that another tool has put beside it; None without a usable one.
 
-        Scanning a shard that is here takes some 2 ms per 1,000 files; one that is elsewhere would come whole for it. Like
-        that of a pack it is not kept: where it proves wrong, the shard is indexed anew.
+        Local shards are scanned instead, which takes about 2 ms per 1,000 files; to scan a remote one would mean to fetch
+        all of it. Like a pack's, this index is not stored: should it prove wrong, the shard is indexed again.
         """
         url = shard.get("offsets")
         if url is None or not source.is_remote:
@@ -154,9 +154,9 @@ class IndexFiles:
                 return None
             try:
                 self._packs[url] = IndexPack(self._storage.open({"url": url}), url)
-            except Exception as error:  # zipfile raises half a dozen kinds for what is no ZIP
+            except Exception as error:  # zipfile raises half a dozen types of error for a file that is not a ZIP
                 _log.warning("%s: the index pack cannot be used, so shards are indexed anew: %s", redact(url), error)
-                if isinstance(error, FetchError):  # which may pass
+                if isinstance(error, FetchError):  # may be temporary
                     self._not_before[url] = time.monotonic() + _TRY_AGAIN_AFTER_S
                 else:
                     self._packs[url] = None

@@ -1,10 +1,10 @@
-"""A pack: the indexes of a dataset's shards in one file, which travels with them.
+"""An index pack: the indexes of a dataset's shards in one file that is shared with them.
 
-An entry fits a shard of the same size whose ends, and some headers between them, have the same digest.
+An entry fits a shard that has the same size and the same digests of its ends and of some headers between them.
 
-The layout is that of ZIP (PKWARE APPNOTE 6.3.10, sections 4.3 and 4.5), uncompressed and with every entry at a
-multiple of 64 bytes, so that entries are mapped where they lie; each is an index as `wids.tar.kept` writes it. An
-entry's name is the shard's URL relative to the pack, its comment what the shard must be.
+The format is ZIP (PKWARE APPNOTE 6.3.10, sections 4.3 and 4.5) without compression. The data of every entry begins at a
+multiple of 64 bytes, so that entries can be mapped in place. An entry is an index in the format of `wids.tar.kept`; its name
+is the shard's URL relative to the pack, and its comment has the size and the digests.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SUFFIX = ".widx"
-"""Of packs and of kept indexes."""
+"""File name suffix of packs and of stored indexes."""
 
 _ALIGNMENT = 64
 _PADDING_FIELD = 0xD935
-"""Id of the extra field that Android's zipalign pads with, which readers skip."""
+"""Id of the extra field that Android's zipalign uses for padding; readers skip it."""
 _LOCAL_HEADER = 30
+"""Bytes of a local file header without its name and extra field."""
 _DIRECTORY_BYTES = 256 << 10
-"""Of a remote pack, read at once: the directory of some 1,500 shards."""
+"""Bytes at the end of a remote pack that are read at once: the directory of about 1,500 shards."""
 
 
 class IndexPack:
@@ -43,17 +44,17 @@ class IndexPack:
 
     Args:
         source: The pack.
-        url: Of the pack; entries are named relative to it.
+        url: URL of the pack; the names of its entries are relative to it.
 
     Raises:
-        Exception: It is no ZIP, whatever `zipfile` raises then.
+        Exception: The file is not a ZIP archive; `zipfile` raises various types of error for that.
     """
 
     def __init__(self, source: Source, url: str) -> None:
         self._source = source
         self._url = url
         size = source.identity.size
-        if source.is_remote:  # the directory is at the end: one request for it, and none for its parts
+        if source.is_remote:  # one request for the directory at the end, instead of several for its parts
             source.window(max(0, size - _DIRECTORY_BYTES), size)
         with MemberFile(source, [(0, 0, size)], size) as file, zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
@@ -67,29 +68,29 @@ class IndexPack:
 
     @property
     def is_cached(self) -> bool:
-        """Whether it is a copy in the disk cache."""
+        """Whether this is a copy in the disk cache."""
         return self._source.cached_bytes > 0
 
     @property
     def has_checksums(self) -> bool:
-        """Whether its indexes have a checksum of each member, as the first one tells.
+        """Whether the indexes have a checksum for each member; only the first index is examined.
 
         Raises:
-            ValueError: That one is damaged.
+            ValueError: That index is damaged.
         """
         for entry in self._by_name.values():
             return decode_index(self._window(entry), _ends(entry)).checksums is not None
         return False
 
     def find(self, url: str, source: Source) -> TarIndex | None:
-        """Return the index of a shard, None when there is none that fits; `warn` says why."""
+        """Return the index of an open shard; None when there is none that fits, and `warn` logs why."""
         entry = self._by_name.get(entry_name(url, self._url))
         if source.is_remote and entry is not None and _size(entry) == source.identity.size:
-            ends = _ends(entry)  # no request for them: headers are compared when samples are read
+            ends = _ends(entry)  # saves a request: headers are compared when samples are read
         else:
             ends = digest_ends(source)
         if entry is None or _ends(entry) != ends:
-            # Shards that were moved without their pack, or the other way round, are found by what they are.
+            # When shards and pack were moved apart, entries are found by basename, size and digest.
             entry = self._by_shard.get((_basename(url), ends))
         reason = "it has no entry that fits"
         if entry is not None:
@@ -104,14 +105,14 @@ class IndexPack:
         return None
 
     def recall(self, url: str, size: int | None) -> TarIndex | None:
-        """Return the index that was made of a shard, without a look at the shard.
+        """Return the index of a shard by name and size, without reading the shard.
 
         Args:
-            url: Of the shard.
-            size: Bytes in it, None where that is not known.
+            url: URL of the shard.
+            size: Bytes in the shard; None when unknown.
 
         Returns:
-            None when there is none of this name and size, or more than one.
+            The index; None unless exactly one entry has this name and size and is undamaged.
         """
         fitting = [entry for entry in self._named(url) if size is None or _size(entry) == size]
         if len(fitting) != 1:
@@ -123,23 +124,34 @@ class IndexPack:
             return None
 
     def forget(self, url: str) -> None:
-        """Let the entries of a shard leave this process's memory."""
+        """Let the entries of a shard leave this process's memory; they are read again when used."""
         self._source.advise(
             [(entry.header_offset, entry.header_offset + _most_bytes(entry)) for entry in self._named(url)], "done"
         )
 
     def entry(self, url: str, shard: str) -> bytes | None:
-        """Return what `pack_index` returned of a shard, None where the entry of this URL is not for this very `shard`."""
+        """Return the encoded index of a shard, as `pack_index` made it.
+
+        Args:
+            url: URL of the shard.
+            shard: What identifies the shard, as `pack_index` returned it.
+
+        Returns:
+            The bytes of the entry; None when there is none of this URL, or it is for another shard.
+
+        Raises:
+            ValueError: The entry is damaged.
+        """
         entry = self._by_name.get(entry_name(url, self._url))
         if entry is None or entry.comment != shard.encode():
             return None
         return bytes(self._window(entry))
 
     def warn(self, name: str) -> None:
-        """Say why there was no index for a shard: a warning for the first one.
+        """Log why `find` returned no index for a shard: a warning for the first shard, debug messages for the others.
 
         Args:
-            name: Of the shard.
+            name: Name of the shard.
         """
         _log.log(
             logging.DEBUG if self._warned else logging.WARNING,
@@ -151,20 +163,20 @@ class IndexPack:
         self._warned = True
 
     def _named(self, url: str) -> list[zipfile.ZipInfo]:
-        """Return the entries that may be of a shard: the one with its name, else those with the last part of it."""
+        """Return the entries that may be a shard's: the one with its name, else all that have its basename."""
         entry = self._by_name.get(entry_name(url, self._url))
         return self._by_basename.get(_basename(url), []) if entry is None else [entry]
 
     def _window(self, entry: zipfile.ZipInfo) -> memoryview:
         if entry.compress_type != zipfile.ZIP_STORED:
             raise ValueError("its entry is compressed")
-        if self._source.is_remote:  # one request for all of it
+        if self._source.is_remote:  # one request for the whole entry
             self._source.window(entry.header_offset, entry.header_offset + _most_bytes(entry))
         header = self._bytes(entry.header_offset, entry.header_offset + _LOCAL_HEADER)
         skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         start = entry.header_offset + _LOCAL_HEADER + skipped
         data = self._bytes(start, start + entry.file_size)
-        # Columns are read as numbers where they lie, so that they must lie as aligned as they do in the file.
+        # Columns are read in place as numbers, so they need in memory the alignment that they have in the file.
         return memoryview(bytes(data)) if self._source.is_remote else data
 
     def _bytes(self, start: int, stop: int) -> memoryview:
@@ -176,7 +188,7 @@ class IndexPack:
 
 
 def pack_index(source: Source, index: TarIndex) -> tuple[str, bytes]:
-    """Return what a pack holds of one shard: what the shard must be, and its index."""
+    """Return the entry of one shard: what identifies the shard (size and digests), and its encoded index."""
     ends = digest_ends(source)
     return f"{ends} {digest_headers(source, index)}", encode_index(index, ends)
 
@@ -188,22 +200,23 @@ def unpack_index(packed: tuple[str, bytes]) -> TarIndex:
 
 
 def write_pack(path: Path, url: str, entries: Iterable[tuple[str, str, bytes]]) -> None:
-    """Write a pack, in place of what has its name, when it is whole.
+    """Write a pack atomically; a file that has its name is replaced.
 
     Args:
-        path: Of the pack.
-        url: Where readers will find it; entries are named relative to it.
-        entries: URL of each shard, and what `pack_index` returns of it; taken one by one, and none is kept.
+        path: Path of the pack.
+        url: URL at which readers will find the pack; the names of its entries are relative to it.
+        entries: URL of each shard and the two values that `pack_index` returns for it. They are consumed one by one and
+            not kept in memory.
     """
     written = set()
     with whole_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive, warnings.catch_warnings():
-        # Two URLs that differ only in their queries have one name; their entries differ in what they are for.
+        # URLs that differ only in their queries give the same name; their entries are told apart by their comments.
         warnings.filterwarnings("ignore", "Duplicate name", UserWarning)
         for shard_url, shard, data in entries:
             if (shard_url, shard) in written:
                 continue
             written.add((shard_url, shard))
-            # A fixed time: equal shards give equal packs.
+            # ZipInfo sets a fixed time, so that equal shards give equal packs.
             entry = zipfile.ZipInfo(entry_name(shard_url, url))
             entry.comment = shard.encode()
             entry.extra = _pad(file.tell() + _LOCAL_HEADER + len(entry.filename.encode()))
@@ -211,7 +224,7 @@ def write_pack(path: Path, url: str, entries: Iterable[tuple[str, str, bytes]]) 
 
 
 def entry_name(url: str, pack_url: str) -> str:
-    """Return what the entry of a shard is called: its URL as seen from the pack, without signing parameters.
+    """Return the name of a shard's entry: its URL relative to the pack, without signing parameters.
 
     Examples:
         >>> entry_name("/data/train/a.tar", "/data/train.widx"), entry_name("https://x.org/a.tar?sig=1", "/data/t.widx")
@@ -231,18 +244,18 @@ def _headers(entry: zipfile.ZipInfo) -> str:
 
 
 def _size(entry: zipfile.ZipInfo) -> int:
-    """Return how many bytes the shard of an entry has; -1 where it does not say."""
+    """Return the size in bytes of the shard that an entry is for; -1 when the comment has none."""
     size = _ends(entry).partition(" ")[0]
     return int(size) if size.isdecimal() else -1
 
 
 def _most_bytes(entry: zipfile.ZipInfo) -> int:
-    """Return a bound of what an entry takes, its local header with the padding included."""
+    """Return an upper bound of the bytes of an entry, including its local header and padding."""
     return _LOCAL_HEADER + len(entry.filename.encode()) + len(entry.extra) + 2 * _ALIGNMENT + entry.file_size
 
 
 def _pad(offset: int) -> bytes:
-    """Return an extra field after which the entry's data is aligned, when the field begins at `offset`."""
+    """Return the extra field, beginning at `offset`, that aligns the data behind it."""
     length = -(offset + 4) % _ALIGNMENT
     return _PADDING_FIELD.to_bytes(2, "little") + length.to_bytes(2, "little") + bytes(length)
 
