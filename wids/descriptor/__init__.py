@@ -1,4 +1,4 @@
-"""Descriptors: what names the shards of a dataset, to a list of shards with resolved URLs and counts."""
+"""Descriptors: everything that can name the shards of a dataset, to a list of shards with resolved URLs and counts."""
 
 from wids.descriptor.folders import KINDS, Folder, open_folder, read_folder
 from wids.descriptor.loader import Descriptor, load_descriptor

@@ -1,10 +1,10 @@
-"""Small files beside shards, to how many samples the shards have.
+"""Small files beside shards to the shards' sample counts.
 
     00000_stats.json    img2dataset: {"successes": 9871, …}, written when the shard is whole
     00000.idx           DALI: `v1.2 9871`, then a line per sample of `extension offset size name` for each file; v1.1 has no names
     00000.tar.idx       Energon: int64 offset of each sample's first header, and of the end
 
-DALI's may also lie in a folder beside the shards. Formats: `img2dataset/logger.py` in https://github.com/rom1504/img2dataset,
+DALI's may also be in a folder beside the shards. Formats: `img2dataset/logger.py` in https://github.com/rom1504/img2dataset,
 `tools/wds2idx.py` and `dali/operators/reader/loader/webdataset_loader.cc` in https://github.com/NVIDIA/DALI,
 `megatron/energon/flavors/webdataset/itar.py` in https://github.com/NVIDIA/Megatron-Energon.
 """
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _STATS = "_stats.json"
 _DALI_FOLDERS = ("idx/", "index/", "idx_files/")
-"""Where DALI's files are looked for, when they do not lie beside the shards."""
+"""Folders in which DALI's files are looked for when they are not beside the shards."""
 _DALI_HEAD = re.compile(rb"(v1\.[12]) (\d{1,18})\s")
 _HEAD_BYTES = 64
 _OFFSET_BYTES = 8
@@ -42,11 +42,14 @@ _READ_AT_ONCE = 16
 
 
 def find_counts(folder: Folder, names: list[str]) -> dict[str, Count]:
-    """Return the counts that stand beside shards; a shard of which nothing is said, or nothing clear, is not in it.
+    """Return the sample counts that files beside the shards give.
 
     Args:
-        folder: Where they are.
-        names: Of the shards, relative to it.
+        folder: Folder of the shards.
+        names: Names of the shards, relative to the folder.
+
+    Returns:
+        Counts by name; a shard without a usable file is left out.
 
     Raises:
         FetchError: A file cannot be read.
@@ -68,7 +71,7 @@ def find_counts(folder: Folder, names: list[str]) -> dict[str, Count]:
 
 
 def _find_files(folder: Folder, name: str) -> Iterator[str]:
-    """Yield the files that may say how many samples a shard has, the best first."""
+    """Yield the names of existing files that may have a shard's sample count, the most reliable first."""
     parent, slash, base = name.rpartition("/")
     parent += slash
     stem = TAR_NAME.sub("", base)
@@ -97,7 +100,7 @@ def _read_count(folder: Folder, file: str) -> Count | None:
 
 
 def _read_idx(folder: Folder, file: str) -> Count | None:
-    """Return what DALI's or Energon's file says; None where it is neither."""
+    """Return the count in a file of DALI or Energon; None when it is neither's."""
     head, size = _read_head(folder, file)
     dali = _DALI_HEAD.match(head)
     if dali is not None:
@@ -110,7 +113,7 @@ def _read_idx(folder: Folder, file: str) -> Count | None:
 
 
 def _read_head(folder: Folder, file: str) -> tuple[bytes, int]:
-    """Return the first bytes of a file and how many there are in all; of a local one no more is read than that."""
+    """Return the first bytes of a file, and its size in bytes; a local file is not read any further."""
     path = local_path(folder.url(file))
     if path is None:
         data = folder.read(file)

@@ -1,4 +1,4 @@
-"""JSON and YAML that other tools leave beside shards, to dictionaries. Nothing in them is executed."""
+"""JSON and YAML files that other tools write beside shards, to dictionaries. Nothing in them is executed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _FRONT_MATTER = re.compile(rb"\A\xef?\xbb?\xbf?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$
 
 
 def parse_document(data: bytes, file: str) -> dict[str, Any]:
-    """Return what a file holds, read by its name: JSON for `.json`, else YAML; a file of nothing is empty.
+    """Parse a file as JSON if its name ends with `.json`, else as YAML; an empty file gives an empty dictionary.
 
     Args:
-        data: Its content.
-        file: Its name, for messages too.
+        data: Content of the file.
+        file: Name of the file, also for messages.
 
     Raises:
-        DescriptorError: It cannot be read, or holds something else than names and values.
+        DescriptorError: The content cannot be parsed, or is not a mapping.
 
     Examples:
         >>> parse_document(b"a: [1, 2]", "x.yaml"), parse_document(b"", "x.yaml")
@@ -36,10 +36,14 @@ def parse_document(data: bytes, file: str) -> dict[str, Any]:
 
 
 def parse_front_matter(data: bytes, file: str) -> dict[str, Any] | None:
-    r"""Return what the YAML block at the top of a Markdown file says; None where there is none.
+    r"""Parse the YAML block at the top of a Markdown file; return None when there is none.
+
+    Args:
+        data: Content of the file.
+        file: Name of the file, for messages.
 
     Raises:
-        DescriptorError: The block cannot be read.
+        DescriptorError: The block cannot be parsed.
 
     Examples:
         >>> parse_front_matter(b"---\nlicense: mit\n---\n# Title\n", "README.md")
@@ -63,7 +67,7 @@ def _parse_yaml(data: bytes, file: str) -> Any:
     import yaml
 
     try:
-        # The faster of the two that make nothing but plain values.
+        # Both loaders are safe, they make plain values only; the one in C is faster.
         return yaml.load(data, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)

@@ -1,8 +1,8 @@
-"""A folder that `energon prepare` went over, to its splits.
+"""A folder that `energon prepare` has processed, to its splits.
 
     .nv-meta/.info.json     {"energon_version": …, "shard_counts": {"parts/000.tar": 1000, …}}; older: .info.yaml
     .nv-meta/split.yaml     {"split_parts": {"train": ["parts/{000..127}.tar", …], …}, "exclude": [… ]}; or split.json
-    .nv-meta/index.sqlite   where each file lies, for look-ups by key; not needed here
+    .nv-meta/index.sqlite   where each file is, for look-ups by key; not used here
     parts/000.tar.idx       offset of each sample's first header, and of the end
 
 Names are relative to the folder; patterns have braces. Formats as read and written by megatron-energon 7.4:
@@ -36,11 +36,11 @@ _OTHER_SPLITS = "split.json"
 
 
 def read_layout(folder: Folder, kind: str | None = None) -> Layout | None:
-    """Return the splits of a prepared folder; None where it is none, or `kind` says that it is taken for another.
+    """Return the splits of a prepared folder; None when the folder is not prepared, or `kind` is another kind.
 
     Raises:
-        DescriptorError: Its files say what they may not.
-        FetchError: They cannot be read.
+        DescriptorError: A file in `.nv-meta` is missing or malformed.
+        FetchError: A file in `.nv-meta` cannot be read.
     """
     if kind not in {None, "energon"} or (kind is None and MAIN_FOLDER not in folder.names):
         return None

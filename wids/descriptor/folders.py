@@ -1,8 +1,8 @@
-"""A folder to the shards in it, and to the splits that whoever wrote it made of them.
+"""A folder to the shards in it, and to the splits into which they are divided.
 
-What a folder is shows in what lies in it: `.nv-meta/` is Energon's, a README.md with a YAML header makes it a Hugging Face
-dataset repository; all others are folders of tars. How many samples each shard has may stand in small files
-beside the shards (`wids.descriptor.counts`). Nothing here opens a shard.
+The kind of a folder follows from its content: `.nv-meta/` is Energon's, a README.md with a YAML header makes it a Hugging
+Face dataset repository, and all others are folders of tars. Small files beside the shards may give their sample counts
+(`wids.descriptor.counts`). Nothing here opens a shard.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
     Fetch = Callable[[str], bytes]
     ListFolder = Callable[[str], "list[str] | None"]
-    """Path or URL of a folder to the names of what is in it, in order, those of folders with a slash behind; None where
-    there is no such folder."""
+    """Path or URL of a folder to the sorted names of what is in it; names of folders end with a slash. None when there is
+    no such folder."""
 
 KINDS = ("energon", "huggingface", "tars")
-"""What a folder of shards can be: prepared for Energon, a Hugging Face dataset repository, or just that."""
+"""What a folder of shards can be: prepared for Energon, a Hugging Face dataset repository, or a plain folder of tars."""
 
 _DESCRIBING = frozenset([".nv-meta/", "README.md"])
 _NO_FOLDER = re.compile(r"^(https?|pipe):|\.json$|[{}*?\[\]]", re.IGNORECASE)
-"""URLs that need not be asked whether they are folders: servers list none, and descriptors and patterns are none."""
+"""What is never taken for a folder: web servers and commands cannot list one, and JSON files and patterns are not folders."""
 _DEEPEST = 8
-"""Folders within folders that are looked into."""
+"""Most levels of subfolders that are searched."""
 
 
 class Folder:
-    """A folder, on this machine or in a store; looked into when it is asked.
+    """A folder, on this machine or in a store; subfolders are listed and files read when they are needed.
 
     Args:
-        location: Its path or URL.
-        names: What is directly in it, in order; folders with a slash behind.
-        list_folder: Looks into folders below it.
+        location: Path or URL of the folder.
+        names: Sorted names of its direct entries; names of folders end with a slash.
+        list_folder: Lists its subfolders.
         fetch: Reads files in it.
     """
 
@@ -55,24 +55,24 @@ class Folder:
         self._listed: dict[str, dict[str, None]] = {"": dict.fromkeys(names)}
 
     def url(self, name: str) -> str:
-        """Return path or URL of a file in it."""
+        """Return the path or URL of a file in this folder."""
         if local_path(self.location) is not None:
             return str(Path(self.location, name))
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> bytes:
-        """Return the content of a small file in it.
+        """Return the content of a small file in this folder.
 
         Raises:
-            FetchError: It cannot be had.
+            FetchError: The file cannot be read.
         """
         return self._fetch(self.url(name))
 
     def names_in(self, name: str) -> Collection[str]:
-        """Return what is in a folder in it, in order; nothing where there is none.
+        """Return the sorted names of what is in a subfolder; empty when there is no such folder.
 
         Args:
-            name: Of that folder, with a slash at the end; empty for this one.
+            name: Name of the subfolder, with a slash at the end; empty for this folder.
         """
         if name not in self._listed:
             self._listed[name] = dict.fromkeys(self._list_folder(self.url(name.rstrip("/"))) or [])
@@ -80,17 +80,17 @@ class Folder:
 
     @property
     def is_described(self) -> bool:
-        """Whether a file in it says what it is."""
+        """Whether a file in this folder says what kind of folder it is."""
         return not _DESCRIBING.isdisjoint(self.names)
 
     @cached_property
     def tars(self) -> list[str]:
-        """Names of the shards directly in it."""
+        """Names of the shards directly in this folder."""
         return [name for name in self.names if is_tar(name) and not name.startswith(".")]
 
     @cached_property
     def tars_below(self) -> list[str]:
-        """Names of the shards in it and in folders below it, in order; nothing hidden is looked into."""
+        """Sorted names of the shards in this folder and its subfolders, without anything hidden."""
         return sorted(name for name in self._walk("", self.names, _DEEPEST) if is_tar(name))
 
     def _walk(self, prefix: str, names: Iterable[str], depth: int) -> Iterator[str]:
@@ -105,23 +105,23 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a folder turned out to be."""
+    """The kind of a folder, and how its shards are divided."""
 
     kind: str
     """One of `KINDS`."""
     splits: dict[str, list[str]]
     """Names of the shards of each split, relative to the folder."""
     undivided: list[str] | None = None
-    """All shards, where nobody divided them: the splits are only what their names tell. None where somebody did."""
+    """All shards, when the splits are only guessed from their names; None when the folder is explicitly divided."""
     counts: dict[str, Count] | None = None
-    """What is known of shards by name; None where it may stand beside them."""
+    """Sample counts by name of the shard; None when files beside the shards may have them."""
 
     def choose(self, split: str | None, folder: str) -> list[str]:
         """Return the names of the shards of one split.
 
         Args:
-            split: Its name; None for the only one, or for all where the folder is not divided.
-            folder: Its name, for messages.
+            split: Name of the split; None for the only one, or for all shards of a folder that is not divided.
+            folder: Name of the folder, for messages.
 
         Raises:
             DescriptorError: There is no such split, or one must be named.
@@ -144,27 +144,27 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many samples a shard has, and who says so."""
+    """The sample count of a shard, and the file that it is from."""
 
     num_samples: int
     """Samples in the shard."""
     source: str
-    """Name of the file that says so, relative to the folder."""
+    """Name of the file that gives the count, relative to the folder."""
     offsets: str | None = None
-    """Name of the file that says where each sample lies, relative to the folder; None where there is none."""
+    """Name of the file that says where each sample is, relative to the folder; None when there is none."""
 
 
 def open_folder(location: str, list_folder: ListFolder, fetch: Fetch) -> Folder | None:
-    """Return the folder that a path or URL names, None where it names something else.
+    """Return the folder that a path or URL names; None when it names something else.
 
     Args:
         location: Path or URL.
-        list_folder: Looks into folders of stores.
+        list_folder: Lists folders in stores.
         fetch: Reads files.
 
     Raises:
-        FetchError: The store cannot be asked.
-        OSError: The folder cannot be looked into.
+        FetchError: The store cannot be reached.
+        OSError: The local folder cannot be listed.
     """
     path = local_path(location)
     if path is not None:
@@ -177,7 +177,7 @@ def open_folder(location: str, list_folder: ListFolder, fetch: Fetch) -> Folder 
 
 
 def list_local(location: str) -> list[str] | None:
-    """Return what is in a folder of this machine, folders with a slash behind; None where there is no such folder."""
+    """Return the sorted names in a local folder, names of folders with a slash at the end; None for anything else."""
     path = local_path(location)
     if path is None or not os.path.isdir(path):  # noqa: PTH112 - Path would change some paths
         return None
@@ -185,19 +185,20 @@ def list_local(location: str) -> list[str] | None:
 
 
 def read_folder(folder: Folder, split: str | None = None, kind: str | None = None) -> tuple[str, list[dict[str, Any]]]:
-    """Return what a folder is, and its shards, counted where a file in it says how many samples they have.
+    """Return the kind of a folder and its shards, with their sample counts where a file in the folder gives them.
 
     Args:
-        folder: Where to look.
-        split: Name of the split that is meant; None for the only one, or for all where the folder is not divided.
-        kind: One of `KINDS`, to take the folder for that; None for what it looks like.
+        folder: The folder.
+        split: Name of the split to read; None for the only one, or for all shards of a folder that is not divided.
+        kind: One of `KINDS`, to treat the folder as such; None to find out from its content.
 
     Returns:
-        One of `KINDS`, and for each shard `url`, `nsamples`, `counted_by` and `offsets`, the latter where they are known.
+        One of `KINDS`, and a dictionary for each shard: `url`, and `nsamples`, `counted_by` and `offsets` where known.
 
     Raises:
-        DescriptorError: It holds no shards, must be divided, or what describes the shards is wrong.
-        FetchError: A file in it cannot be read.
+        DescriptorError: The folder has no shards or not this split, a split must be named, or a file that describes the
+            shards is malformed.
+        FetchError: A file in the folder cannot be read.
     """
     from wids.descriptor import energon, hub
     from wids.descriptor.counts import find_counts

@@ -1,6 +1,6 @@
-"""A folder as a Hugging Face dataset repository in WebDataset layout, to its splits.
+"""A Hugging Face dataset repository in WebDataset layout, or a plain folder of tars, to its splits.
 
-README.md may say in the YAML block at its top which files make which split:
+The YAML block at the top of README.md may say which files make up which split:
 
     configs:
     - config_name: default
@@ -8,10 +8,11 @@ README.md may say in the YAML block at its top which files make which split:
       - split: train
         path: "data/train-*.tar"
 
-Otherwise names tell: `data/train-00000-of-00010.tar`, else folders called after a split, else files; what names no split
-is all one. The rules are those of `datasets` 4: `src/datasets/data_files.py` in https://github.com/huggingface/datasets, described
-at https://huggingface.co/docs/datasets/repository_structure. A folder of tars that is none of this is the same without
-division: its splits can be named, and are not missed.
+Otherwise the splits follow from names: `data/train-00000-of-00010.tar`, else folders named after a split, else files named
+after a split; when there are none, everything is one split. The rules are those of `datasets` 4:
+`src/datasets/data_files.py` in https://github.com/huggingface/datasets, described at
+https://huggingface.co/docs/datasets/repository_structure. A plain folder of tars is read by the same rules, but its splits
+are optional: a split can be chosen, and without one all shards are read.
 """
 
 from __future__ import annotations
@@ -33,27 +34,27 @@ if TYPE_CHECKING:
 _README = "README.md"
 _DEFAULT = "default"
 _ONLY_SPLIT = "train"
-"""What everything is called where nothing names a split."""
+"""Name of the only split when no name has one."""
 _WORDS = {
     "train": ("train", "training"),
     "validation": ("validation", "valid", "dev", "val"),
     "test": ("test", "testing", "eval", "evaluation"),
 }
-"""Name of each split to the words in names of folders and files that stand for it."""
+"""Split to the words that stand for it in names of folders and files."""
 _NUMBERED = re.compile(r"data/(\w+(?:\.\w+)*)-[0-9]{5}-of-[0-9]{5}[^/]*\.[^/]*")
 
 
 def read_layout(folder: Folder, kind: str | None = None) -> Layout:
-    """Return the splits of a repository, or of a plain folder of tars; they may be empty.
+    """Return the splits of a repository or of a plain folder of tars; they may be empty.
 
     Raises:
-        DescriptorError: Its README.md says what it may not.
-        FetchError: That cannot be read.
+        DescriptorError: README.md is malformed.
+        FetchError: README.md cannot be read.
     """
     said = None if kind == "tars" else _read_front_matter(folder)
     if said is None and kind is None:
         kind = "huggingface" if folder.location.startswith("hf://") else "tars"
-    if kind == "tars" and folder.tars:  # those in folders below are other datasets
+    if kind == "tars" and folder.tars:  # shards in subfolders are taken for other datasets
         return Layout("tars", split_by_names(folder.tars), undivided=folder.tars)
     configs = (said or {}).get("configs")
     if configs is not None:
@@ -64,7 +65,7 @@ def read_layout(folder: Folder, kind: str | None = None) -> Layout:
 
 
 def split_by_names(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the splits that names of shards tell of.
+    """Divide shards into splits by their names.
 
     Examples:
         >>> split_by_names(["data/fold1-00000-of-00002.tar", "data/fold1-00001-of-00002.tar"]).keys()
@@ -131,7 +132,7 @@ def _split_by_configs(configs: Any, names: list[str], file: str) -> dict[str, li
 
 
 def _read_data_files(data_files: Any, where: str) -> dict[str, list[str]] | None:
-    """Return patterns by split: a pattern, a list of them, a mapping, or a list of `split` and `path`."""
+    """Return the patterns of each split, given a pattern, a list of patterns, a mapping, or a list of `split` and `path`."""
     if data_files is None:
         return None
     if isinstance(data_files, list) and any(isinstance(item, dict) for item in data_files):
@@ -148,7 +149,7 @@ def _read_data_files(data_files: Any, where: str) -> dict[str, list[str]] | None
 
 
 def _matching(names: list[str], patterns: list[str]) -> list[str]:
-    """Return the names that fit one of the patterns, pattern by pattern as they are listed there."""
+    """Return the names that match any of the patterns, in the order of the patterns."""
     parts = {name: name.split("/") for name in names}
     found = [name for pattern in map(_split_path, patterns) for name in names if _matches(parts[name], pattern)]
     return list(dict.fromkeys(found))
@@ -173,7 +174,7 @@ def _split_path(path: str) -> list[str]:
 
 
 def _fits(parts: list[str], patterns: list[str]) -> bool:
-    """Tell whether the parts of a path fit those of a pattern, in which `**` stands for any number of them."""
+    """Return whether the parts of a path match those of a pattern; `**` matches any number of parts."""
     if not patterns:
         return not parts
     if patterns[0] == "**":

@@ -1,8 +1,8 @@
 """Anything that names shards to one list of shards with resolved URLs.
 
-A descriptor may be made of components, each with a shardlist, a `source_url`, or components of its own. Reading is done
-by a function that is passed in, and so is looking into folders of stores, so that this layer knows no network; only local
-folders and patterns are looked up here.
+A descriptor may consist of components, each with a shardlist, a `source_url`, or components of its own. The functions that
+read descriptors and list folders in stores are passed in, so that this layer knows no network. Only local folders and
+patterns are looked up here.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 Shard = dict[str, Any]
 
 _DEEPEST = 32
-"""Descriptors within descriptors."""
+"""Most levels of descriptors within descriptors, and of components within components."""
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A dataset's shards."""
+    """A loaded descriptor: the shards of a dataset, and what is said about them."""
 
     spec: dict[str, Any]
-    """The descriptor as it was read, unknown keys too, with the resolved shards as its `shardlist`."""
+    """The descriptor as read, including unknown keys, with the resolved shards as its `shardlist`."""
     shards: list[Shard]
-    """Each with `url`, resolved, `nsamples`, None when it is not known, `dataset`, and what else the descriptor says."""
+    """One dictionary per shard: `url` (resolved), `nsamples` (None when unknown), `dataset`, and all other keys."""
     name: str
-    """Of the dataset; empty when it has none."""
+    """Name of the dataset; empty when it has none."""
     source: str | None
-    """What names these shards on a command line; None for lists."""
+    """What names these shards on a command line; None when nothing does, for lists for example."""
     index: str | None
     """URL of the index pack; None when the descriptor names none."""
     rows: dict[str, Any] | None
-    """What it says of the samples that it selects; None when these are all."""
+    """The descriptor's `rows`, which select samples; None when it has all samples of its shards."""
     columns: dict[str, str]
-    """Name of each column of metadata, and the URL of its file."""
+    """Name of each metadata column to the URL of its file."""
 
 
 def load_descriptor(
@@ -65,22 +65,23 @@ def load_descriptor(
     split: str | None = None,
     list_folder: ListFolder = list_local,
 ) -> Descriptor:
-    """Return the shards that `shards` names.
+    """Load the descriptor of the shards that `shards` names.
 
     Args:
-        shards: A descriptor's path, URL or open file, or what it holds; a folder; a pattern with braces or wildcards; a
+        shards: A descriptor's path, URL, open file or parsed content; a folder; a pattern with braces or wildcards; a
             shard; a list of shards (`{"url", "nsamples"}`, `(url, nsamples)`, paths, URLs) or of descriptors.
-        fetch: Path or URL of a descriptor to its bytes.
-        base: What relative URLs resolve against, before the descriptor's own `base` and place.
+        fetch: Returns the bytes of a descriptor, given its path or URL.
+        base: Path or URL that relative URLs resolve against, instead of the descriptor's own `base` or folder.
         options: Entries that replace those of the top-level descriptor.
         dataset_name: Replaces the descriptor's name.
-        split: Which split of a folder is meant; None for the only one, or for all where nobody divided it.
-        list_folder: Path or URL of a folder to the names in it, for folders in stores.
+        split: Name of the split to load from a folder; None for the only one, or for all shards of a folder that is not
+            divided.
+        list_folder: Returns the names in a folder, given its path or URL; called for folders in stores.
 
     Raises:
-        DescriptorError: A descriptor says what it may not; names file and JSON path. A folder or pattern has no shards. A
-            folder has several splits, or not this one; what is no folder has none.
-        FetchError: What `fetch` raises.
+        DescriptorError: A descriptor is malformed; the message names file and JSON path. Or a folder or pattern has no
+            shards, a folder has several splits or not this one, or `split` is given for something that is not a folder.
+        FetchError: A file cannot be read, or a folder cannot be listed.
         TypeError: `shards` is none of these.
     """
     loader = _Loader(fetch, base, split, list_folder)
@@ -122,7 +123,7 @@ class _Loader:
         self._list_folder = list_folder
 
     def load_name(self, name: str, options: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], list[Shard]]:
-        """Return descriptor and shards of a path, URL or pattern."""
+        """Return descriptor and shards, given a path, URL or pattern."""
         folder = open_folder(name, self._list_folder, self._fetch)
         if folder is not None:
             return dict(options or {}), self._rebased(read_folder(folder, self._split)[1])
@@ -133,16 +134,19 @@ class _Loader:
         return self._load_source(name, (), options)
 
     def refuse_split(self, what: str) -> None:
-        """Raise where a split was asked for of something that has none.
+        """Refuse a split of something that is not a folder.
+
+        Args:
+            what: What was to be loaded, for the message.
 
         Raises:
-            DescriptorError: It was.
+            DescriptorError: A split was asked for.
         """
         if self._split is not None:
             raise DescriptorError(f"{what}: is no folder, and has no split {self._split!r}; leave split out")
 
     def _rebased(self, shards: list[Shard]) -> list[Shard]:
-        """Return shards as seen from the `base` that was given."""
+        """Resolve the shards' URLs against the `base` argument, if one was given."""
         if self._base is not None:
             base = Base(self._base)
             for shard in shards:
@@ -150,7 +154,7 @@ class _Loader:
         return shards
 
     def load_file(self, file: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Shard]]:
-        """Return descriptor and shards of an open file."""
+        """Return descriptor and shards, given an open file."""
         data = file.read()
         name = file.name if isinstance(getattr(file, "name", None), str) else "descriptor"
         content = parse_json(data.encode() if isinstance(data, str) else data, name)
@@ -188,7 +192,13 @@ class _Loader:
     def _load_source(
         self, source: str, chain: tuple[str, ...], options: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], list[Shard]]:
-        """Return descriptor and shards of a descriptor that is named by its path or URL."""
+        """Return descriptor and shards, given the path or URL of a descriptor.
+
+        Args:
+            source: Path or URL.
+            chain: Paths or URLs of the descriptors that lead to this one.
+            options: Entries that replace those of the descriptor.
+        """
         if source in chain:
             names = " -> ".join(redact(name) for name in (*chain, source))
             raise DescriptorError(f"{names}: descriptors name each other in a circle; take one of the source_url out")
@@ -202,7 +212,14 @@ class _Loader:
     def load_object(
         self, content: dict[str, Any], file: str, folder: str, chain: tuple[str, ...]
     ) -> tuple[dict[str, Any], list[Shard]]:
-        """Return descriptor and shards of what a descriptor holds."""
+        """Return descriptor and shards, given the content of a descriptor.
+
+        Args:
+            content: The parsed JSON.
+            file: Name of the descriptor, for messages.
+            folder: Path or URL of its folder; empty when it has none.
+            chain: Paths or URLs of the descriptors that lead to this one, itself included.
+        """
         content = dict(check_object(content, file))
         base = self._find_base(content, folder)
         shards = self._load_part(content, file, "", base, folder, chain)
@@ -263,7 +280,7 @@ class _Loader:
 
 
 def _refuse_rows(spec: dict[str, Any]) -> None:
-    """Refuse a selection as one of several descriptors."""
+    """Raise for a descriptor that selects rows: it cannot be one of several."""
     if spec.get("rows") is not None:
         raise DescriptorError(
             f"descriptor {spec.get('name') or ''!r} selects rows and is one of several; load it alone, and join the "
@@ -272,11 +289,11 @@ def _refuse_rows(spec: dict[str, Any]) -> None:
 
 
 def _list_shards(name: str) -> list[str] | None:
-    """Return the shards that a pattern or a shard's own name stands for; None for a descriptor."""
+    """Return the shards that a pattern or the name of a shard stands for; None when it names a descriptor."""
     path = local_path(name)
     if name.startswith("pipe:"):
         return [name]
-    if path is not None and os.path.exists(path):  # a name with braces may be a file's own  # noqa: PTH110
+    if path is not None and os.path.exists(path):  # file names may have braces  # noqa: PTH110
         return [name] if is_tar(name) else None
     expanded = expand_braces(name)
     if path is not None and glob.has_magic(name):

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class ShardOffsets:
-    """Where the samples of each shard begin.
+    """The range of indices of each shard.
 
     Args:
-        lengths: Samples in each shard.
+        lengths: Number of samples in each shard.
     """
 
     def __init__(self, lengths: Iterable[int]) -> None:

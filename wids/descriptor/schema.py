@@ -1,4 +1,4 @@
-"""What a version 1 descriptor may say; each fault is named with its file and JSON path."""
+"""Checks of a version 1 descriptor; every error names the file and the JSON path."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from wids.errors import DescriptorError
 _MD5 = re.compile(r"[0-9a-fA-F]{32}")
 _LARGEST = 1 << 62
 _REST = frozenset(["md5sum", "dataset", "name", "weight", "offsets", "counted_by"])
-"""What few shards have."""
+"""Rare keys of a shard; a shard without any of them is checked faster."""
 _REMEDY = "correct the descriptor, or write it with: widsindex create"
 
 
 def parse_json(data: bytes, file: str) -> dict[str, Any]:
-    """Return the object that a descriptor's bytes hold.
+    """Parse the bytes of a descriptor, and check the result with `check_object`.
 
     Raises:
-        DescriptorError: They are no JSON object.
+        DescriptorError: They are not JSON, or not a descriptor.
     """
     try:
         content = orjson.loads(data)
@@ -32,7 +32,7 @@ def parse_json(data: bytes, file: str) -> dict[str, Any]:
 
 
 def check_object(content: Any, file: str) -> dict[str, Any]:
-    """Return `content` if it is a descriptor of a version that is read here.
+    """Return `content` if it is a descriptor of version 1.
 
     Raises:
         DescriptorError: It is not.
@@ -55,7 +55,7 @@ def check_object(content: Any, file: str) -> dict[str, Any]:
 
 
 def check_text(content: dict[str, Any], name: str, file: str, path: str, *, required: bool = False) -> None:
-    """Check that an entry is a string that is not empty, or absent.
+    """Check that an entry is a string, or absent; with `required`, that it is a string and not empty.
 
     Raises:
         DescriptorError: It is not.
@@ -69,7 +69,7 @@ def check_text(content: dict[str, Any], name: str, file: str, path: str, *, requ
 
 
 def check_list(content: dict[str, Any], name: str, file: str, path: str) -> list[dict[str, Any]]:
-    """Return a list of objects.
+    """Return the entry `name` of `content` if it is a list of objects.
 
     Raises:
         DescriptorError: It is something else.
@@ -87,7 +87,7 @@ def check_shard(shard: dict[str, Any], file: str, path: str) -> None:
     """Check one entry of a shardlist.
 
     Raises:
-        DescriptorError: A value is not what it must be.
+        DescriptorError: A value has the wrong type, or is out of range.
     """
     url = shard.get("url")
     if not isinstance(url, str) or not url:
@@ -114,10 +114,10 @@ def _check_rest(shard: dict[str, Any], file: str, path: str) -> None:
 
 
 def check_rows(content: dict[str, Any], file: str) -> dict[str, Any] | None:
-    """Return what a descriptor says of the rows that it selects, None where they are all; `wids.dataset.stored_rows` reads it.
+    """Return the `rows` of a descriptor, which select samples; None when it has none. `wids.dataset.stored_rows` decodes them.
 
     Raises:
-        DescriptorError: A value is not what it must be.
+        DescriptorError: A value has the wrong type, or is out of range.
     """
     rows = content.get("rows")
     if rows is None:
@@ -153,7 +153,7 @@ def check_weight(content: dict[str, Any], file: str, path: str) -> None:
 
 
 def in_words(value: Any) -> str:
-    """Return what kind of JSON value this is; never the value, which may be of any size.
+    """Return the type of a JSON value in words, for messages; never the value itself, which may be of any size.
 
     Examples:
         >>> in_words([]), in_words(None)

@@ -1,4 +1,4 @@
-"""Relative URLs and paths to absolute ones. Pure text: nothing is opened or asked."""
+"""Relative URLs and paths to absolute ones. Pure text processing: no file or server is touched."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from wids.errors import DescriptorError, redact
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 TAR_NAME = re.compile(r"\.(tar|tgz|tbz2|txz|tzst|tar\.(gz|bz2|xz|zst))$", re.IGNORECASE)
-"""Names of shards, plain and compressed."""
+"""How the names of shards end, plain and compressed."""
 _MOST_NAMES = 10_000_000
-"""That a pattern may stand for: a slip in it, or malice, shall not fill the memory."""
+"""Most names that a pattern may stand for, so that a mistyped or malicious one does not fill the memory."""
 _BRACES = re.compile(r"\{(?:(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})(?:\.\.[^{}]*)?|([^{}]*))\}")
-"""Both ends of a range, or what is listed."""
+"""A pair of braces: the first and the last number of a range, or else a list."""
 
 
 def is_url(text: str) -> bool:
-    """Tell whether `text` names its own scheme, `pipe:` included."""
+    """Return whether `text` has a scheme of its own, `pipe:` and `file:` included."""
     return _SCHEME.match(text) is not None or text.startswith(("pipe:", "file:"))
 
 
 def is_tar(text: str) -> bool:
-    """Tell whether a path or URL names a shard; a URL's query does not count.
+    """Return whether a path or URL names a shard, by its suffix; a URL's query is ignored.
 
     Examples:
         >>> is_tar("https://host/a.tar?sig=1"), is_tar("train.json"), is_tar("a.TGZ")
@@ -38,7 +38,7 @@ def is_tar(text: str) -> bool:
 
 
 def stem_of(url: str) -> str:
-    """Return the name of a shard up to `.tar`, without its folder: what files that belong to it share.
+    """Return the name of a shard without its folder and its `.tar` suffix; files that belong to it share this stem.
 
     Examples:
         >>> stem_of("https://host/a/00012.tar?sig=1"), stem_of("/data/train-7.tar.gz"), stem_of("x.tgz")
@@ -48,7 +48,7 @@ def stem_of(url: str) -> str:
 
 
 def local_path(text: str) -> str | None:
-    """Return the path that `text` names on this machine, None for anything remote."""
+    """Return the local path that `text` names; None for anything remote."""
     if text.startswith("file:"):
         return unquote(_path_of(text))
     return None if is_url(text) else _expand(text)
@@ -71,7 +71,7 @@ def _path_of(text: str) -> str:
 
 
 def _expand(path: str) -> str:
-    """Return a path with the home directory for `~`; what is no path stays as it is, and is refused when it is opened."""
+    """Replace a leading `~` with the home directory; an invalid path is returned as it is, to fail when it is opened."""
     try:
         return os.path.expanduser(path)  # noqa: PTH111  # Path would normalise
     except ValueError:
@@ -82,7 +82,7 @@ class Base:
     """A folder or URL that relative names are resolved against, parsed once.
 
     Args:
-        location: Of the folder.
+        location: Path or URL of the folder.
     """
 
     def __init__(self, location: str) -> None:
@@ -110,12 +110,12 @@ class Base:
         if name.startswith("/"):
             return self._root + name
         joined = self._folder + name
-        # Plain names, nearly all, need no normalising.
+        # Nearly all names are plain and need no normalising, which is slow.
         return self._root + (posixpath.normpath(joined) if "./" in name or "//" in name else joined)
 
 
 def folder_of(location: str) -> str:
-    """Return the folder that holds a file, as a URL without query or a path.
+    """Return the folder of a file: a path, or a URL without its query.
 
     Examples:
         >>> folder_of("https://host/a/train.json?sig=1"), folder_of("train.json"), folder_of("/d/train.json")
@@ -130,7 +130,7 @@ def expand_braces(pattern: str) -> list[str]:
     """Return the names that a pattern with braces stands for; a name without braces stands for itself.
 
     Raises:
-        DescriptorError: They are more than ten million, or a brace has no other one.
+        DescriptorError: There are more than ten million names, or a brace is not closed.
 
     Examples:
         >>> expand_braces("a-{08..10}.tar"), expand_braces("b.tar")
@@ -140,7 +140,7 @@ def expand_braces(pattern: str) -> list[str]:
         return [pattern]
     most = 1
     for first, last, listed in _BRACES.findall(pattern):
-        # braceexpand would fill the memory before it gave the first name.
+        # Counted first, because braceexpand would fill the memory before it returned the first name.
         most *= abs(int(last) - int(first)) + 1 if first else listed.count(",") + 1
         if most > _MOST_NAMES:
             raise DescriptorError(
