@@ -1,19 +1,19 @@
-"""Where shards lie, to opened sources: in place, or from the disk cache.
+"""Where shards are stored, to open sources: mapped or read in place, from the disk cache, or by ranges.
 
 storage.py                        Storage: a shard's URL to a Source
 options.py                        StorageOptions
-stored.py                         StoredShards: shards as they are stored now, for those that check them
+stored.py                         StoredShards: shards as they are stored now, past the disk cache
 upcoming.py, ahead.py             what is needed next, and the process that fetches it
-locations.py, names.py            what a URL means; what its cached file is called (text only)
-disk_cache.py, part_file.py,      whole files under their final names, one fetch per machine
-folder.py, space.py               where, how much, and what goes first
+locations.py, names.py            the meaning of a URL; the name of its cached file (text only)
+disk_cache.py, part_file.py       complete files under their final names, one fetch per machine
+folder.py, space.py               the cache folder; its limit, and what is removed first
 range_reads.py, ranges.py         objects read by byte ranges
-fetch.py, retry.py, checks.py,    one object from its transport into a sink, tried again, compared, unpacked
+fetch.py, retry.py, checks.py,    one object from its transport into a sink: retried, compared, unpacked
 compression.py
 transport.py, web.py, stores.py,  where bytes come from: files, http(s), fsspec, commands
 command.py
-local.py, mounts.py               what a look at a local file tells; which files are safe to map
-meter.py, progress.py, process.py what is counted and shown; what each process makes for itself
+local.py, mounts.py               facts about local files; which of them are safe to map
+meter.py, progress.py, process.py counters and progress; values that each process makes for itself
 """
 
 from wids.storage.locations import locate

@@ -1,9 +1,10 @@
-"""Shards are fetched before they are needed, by a process of its own.
+"""A process that fetches shards before they are needed.
 
-A process, and not a thread: nothing of it is in the process that trains, which may be forked at any moment, and it takes no
-turn of its interpreter. It is told over a pipe which shards come next, the latest word counting, and ends with the process that
-told it. That one says in the cache folder too what it needs, so that nobody removes those shards (`space.py`). No more is
-fetched than the cache can hold. What cannot be fetched, whoever needs the shard will try again, and raise.
+It is a process rather than a thread, so that the training process can still be forked at any time, and shares its interpreter
+with nobody. It receives lists of the next shards over a pipe, of which the latest counts, and ends with the process that
+started it. That process also announces in the cache folder what it needs, so that other processes do not remove those shards
+(`space.py`). No more is fetched than the cache can hold. A failure to fetch is only logged: the read that needs the shard
+tries again, and raises.
 """
 
 from __future__ import annotations
@@ -35,17 +36,19 @@ _log = logging.getLogger(__name__)
 _LENGTH = struct.Struct("<q")
 _FETCHES_AT_ONCE = 4
 _LOOK_FOR_PARENT_S = 1.0
+"""Seconds between two checks whether the parent is alive."""
 _PATIENCE_S = 10.0
+"""Seconds to wait for the process to end before it is killed."""
 _CLOCK_STEP_NS = 50_000_000
-"""Times of files may lie so far behind the clock; who opened a shard just before it was announced needs no copy either."""
+"""File times may be so far behind the clock. A shard opened just before it was announced needs no fetching either."""
 _START = "import sys; sys.path[:0] = sys.argv[2:]; from wids.storage.ahead import serve; serve(int(sys.argv[1]))"
 
 
 class FetchAhead:
-    """The other end of a process that fetches shards; belongs to the process that made it.
+    """Starts and controls the process that fetches shards; not to be used in forked children.
 
     Args:
-        storage: How they are fetched; pickles.
+        storage: Storage that fetches them; sent to the process by pickle.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -63,7 +66,7 @@ class FetchAhead:
             self._give_up(error)
 
     def want(self, shards: Sequence[Mapping[str, Any]]) -> None:
-        """Say which shards are needed, the next one first, in place of what was said before; return at once."""
+        """Send the list of needed shards, the next one first, which replaces an earlier list; return at once."""
         if self._process is None:
             return
         try:
@@ -91,10 +94,10 @@ class FetchAhead:
 
 def _end(process: subprocess.Popen[bytes], pid: int) -> None:
     if os.getpid() != pid:
-        return  # a fork's copy: the process is the parent's
+        return  # a forked child must not end its parent's process
     with contextlib.suppress(OSError):
         assert process.stdin is not None, "it is a pipe"
-        # Said, because a worker that was forked holds the pipe open too.
+        # An explicit message, because closing the pipe is not enough: forked workers hold it open too.
         process.stdin.write(_frame(None))
         process.stdin.close()
     try:
@@ -104,22 +107,22 @@ def _end(process: subprocess.Popen[bytes], pid: int) -> None:
         process.wait()
 
 
-class _Wishes:
-    """The latest list of shards that came over the pipe, and since when each has been wanted."""
+class _Requests:
+    """The latest list of shards that was received, and since when each of them has been wanted."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._shards: list[dict[str, Any]] | None = None
         self._since: dict[str, int] = {}
 
-    def put(self, told_ns: int, shards: list[dict[str, Any]]) -> None:
+    def put(self, sent_ns: int, shards: list[dict[str, Any]]) -> None:
         with self._changed:
             self._shards = shards
-            self._since = {shard["url"]: self._since.get(shard["url"], told_ns) for shard in shards}
+            self._since = {shard["url"]: self._since.get(shard["url"], sent_ns) for shard in shards}
             self._changed.notify()
 
     def take(self) -> list[dict[str, Any]]:
-        """Return a list that was not taken before; wait for it."""
+        """Wait for a list that was not taken before, and return it."""
         with self._changed:
             while self._shards is None:
                 self._changed.wait()
@@ -127,51 +130,51 @@ class _Wishes:
             return shards
 
     def since(self, shard: Mapping[str, Any]) -> int | None:
-        """Return since when a shard has been wanted, nanoseconds since the epoch; None where it is no longer."""
+        """Return since when a shard has been wanted, in nanoseconds since the epoch; None when it no longer is."""
         return self._since.get(shard["url"])
 
 
 def serve(parent: int) -> None:
-    """Fetch what stdin asks for, until it ends; what a process of `FetchAhead` runs.
+    """Run the process of `FetchAhead`: fetch the shards that are requested on stdin, until that ends.
 
     Args:
-        parent: The process that made it, which may have ended before this one gets here.
+        parent: Id of the process that started this one; it may already have ended.
     """
-    # The terminal's Ctrl-C is for the process that trains, which closes the pipe when it ends.
+    # Ctrl-C in the terminal is meant for the training process, which stops this one when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = sys.stdin.buffer
     try:
         storage: Storage | None = _read_frame(pipe)
-    except Exception as error:  # whatever the user's functions raise when they are imported here
+    except Exception as error:  # importing the user's functions may raise anything
         sys.stderr.write(f"wids: shards are not fetched ahead, but when they are read: {error}\n")
         return
     if storage is None:
         return
-    wishes = _Wishes()
+    requests = _Requests()
     done = threading.Event()
-    threading.Thread(target=_listen, args=(pipe, wishes, done), daemon=True).start()
-    threading.Thread(target=_fetch_wishes, args=(storage, wishes), daemon=True).start()
-    # A worker that was forked holds the pipe open as well, so its end alone does not tell.
+    threading.Thread(target=_listen, args=(pipe, requests, done), daemon=True).start()
+    threading.Thread(target=_fetch_requested, args=(storage, requests), daemon=True).start()
+    # The parent is checked too, because forked workers hold the pipe open when it is dead.
     while not done.wait(_LOOK_FOR_PARENT_S) and os.getppid() == parent:
         pass
-    # Without waiting for threads that are in the middle of a transfer.
+    # Ends without waiting for threads that are in the middle of a transfer.
     remove_unfinished()
     os._exit(0)
 
 
-def _listen(pipe: BinaryIO, wishes: _Wishes, done: threading.Event) -> None:
+def _listen(pipe: BinaryIO, requests: _Requests, done: threading.Event) -> None:
     while (message := _read_frame(pipe)) is not None:
-        wishes.put(*message)
+        requests.put(*message)
     done.set()
 
 
-def _fetch_wishes(storage: Storage, wishes: _Wishes) -> None:
+def _fetch_requested(storage: Storage, requests: _Requests) -> None:
     plan = _Plan(storage)
     running: set[str] = set()
 
     def fetch(shard: dict[str, Any]) -> None:
         try:
-            since = wishes.since(shard)
+            since = requests.since(shard)
             if since is not None:
                 plan.note_size(shard, storage.make_ready(shard, unless_opened_after=since - _CLOCK_STEP_NS))
         except (WidsError, OSError) as error:
@@ -181,17 +184,17 @@ def _fetch_wishes(storage: Storage, wishes: _Wishes) -> None:
 
     with ThreadPoolExecutor(_FETCHES_AT_ONCE) as pool:
         while True:
-            for shard in plan.fitting(wishes.take()):
+            for shard in plan.fitting(requests.take()):
                 if shard["url"] not in running:
                     running.add(shard["url"])
                     pool.submit(fetch, shard)
 
 
 class _Plan:
-    """How much of what is needed next the cache can hold.
+    """Decides how many of the next shards are fetched.
 
     Args:
-        storage: Where shards are fetched to.
+        storage: Storage that fetches them.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -199,11 +202,11 @@ class _Plan:
         self._sizes: dict[str, int] = {}
 
     def note_size(self, shard: Mapping[str, Any], size: int) -> None:
-        """Remember how large a shard is."""
+        """Remember the size of a shard in bytes."""
         self._sizes[shard["url"]] = size
 
     def fitting(self, shards: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return as many of the first as the cache can hold, beside what others have announced."""
+        """Return as many of the first shards as fit this process's share of the cache, and at least one."""
         try:
             limit = self._storage.space.limit()
         except OSError:
@@ -234,7 +237,7 @@ def _frame(message: Any) -> bytes:
 
 
 def _read_frame(pipe: BinaryIO) -> Any:
-    """Return the next message, None at the end."""
+    """Return the next message; None at the end."""
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None

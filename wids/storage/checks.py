@@ -1,4 +1,4 @@
-"""A body is compared with its descriptor while it streams in, so that no file is read a second time."""
+"""Comparison of an object with its descriptor while it is transferred, so that no file is read a second time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a descriptor says about a shard as it is stored; None is not compared."""
+    """Size and MD5 of a stored shard according to its descriptor; a value of None is not compared."""
 
     size: int | None = None
-    """Bytes."""
+    """Size in bytes."""
     md5: str | None = None
-    """32 hexadecimal digits in lower case."""
+    """MD5, 32 hexadecimal digits in lower case."""
 
     @classmethod
     def from_shard(cls, shard: Mapping[str, Any], checksum: ChecksumKind) -> Expected:
-        """Return what of a descriptor's entry is compared under `checksum`."""
+        """Return what is compared, given a shard's entry in the descriptor and the `checksum` option."""
         size = shard.get("filesize")
         md5 = shard.get("md5sum")
         return cls(
@@ -39,21 +39,21 @@ class Expected:
         )
 
     def check_size(self, size: int, name: str) -> None:
-        """Compare a size.
+        """Compare a size in bytes; `name` is the shard's, for messages.
 
         Raises:
-            ShardMismatchError: It differs.
+            ShardMismatchError: The size differs.
         """
         if self.size is not None and size != self.size:
             raise ShardMismatchError(f"{name}: has {size} bytes, the descriptor says {self.size}; {_REMEDY}")
 
 
 class Checker:
-    """Compares a stream with `expected`, chunk by chunk.
+    """Compares a stream with what is expected, chunk by chunk.
 
     Args:
-        expected: What is compared.
-        name: Of the shard, for messages.
+        expected: Expected size and MD5.
+        name: Name of the shard, for messages.
     """
 
     def __init__(self, expected: Expected, name: str) -> None:
@@ -62,15 +62,15 @@ class Checker:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything seen: the stream begins anew."""
+        """Start again: the stream is sent from its beginning."""
         self._size = 0
         self._md5 = hashlib.md5(usedforsecurity=False) if self._expected.md5 else None
 
     def update(self, chunk: bytes | memoryview) -> None:
-        """Take the next chunk.
+        """Add the next chunk.
 
         Raises:
-            ShardMismatchError: The stream is longer than expected; found before the rest of it arrives.
+            ShardMismatchError: The stream is longer than expected; raised before the rest of it arrives.
         """
         self._size += len(chunk)
         if self._expected.size is not None and self._size > self._expected.size:
@@ -81,7 +81,7 @@ class Checker:
             self._md5.update(chunk)
 
     def finish(self) -> None:
-        """Compare what only the whole stream shows.
+        """Compare size and MD5 of the complete stream.
 
         Raises:
             ShardMismatchError: Size or MD5 differ.

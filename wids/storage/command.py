@@ -1,8 +1,8 @@
-"""`pipe:` URLs: a shell command of the user's own whose output is the shard.
+"""`pipe:` URLs: a shell command whose output is the shard.
 
-It writes to its standard output, or to the file whose name replaces `{local}`; nothing else in it is a placeholder, so
-`awk '{print}'` stays what it is. This is the only place of the package where a shell is started, and only where the
-user allowed it: a descriptor from elsewhere could name any command.
+The command writes to its standard output, or to the file whose name replaces `{local}`. There is no other placeholder, so
+that `awk '{print}'` is left as it is. This is the only place in the package that starts a shell, and it does so only when
+the user allows it, because a descriptor from elsewhere could contain any command.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Commands:
 
     Args:
         allowed: Whether commands run at all.
-        scratch_file: Gives the path of a file that does not exist yet and is removed afterwards.
+        scratch_file: Returns a context manager with the path of a file that does not exist yet; removes it on exit.
     """
 
     def __init__(self, *, allowed: bool, scratch_file: Callable[[], AbstractContextManager[str]]) -> None:
@@ -39,7 +39,7 @@ class Commands:
 
     @contextmanager
     def open(self, location: Location, resume: ResumePoint | None = None) -> Iterator[Body]:
-        """Run the command; its exit status is known before its last chunk counts."""
+        """Run the command; the end of the chunks is reached only when its exit status is 0."""
         if not self._allowed:
             raise FetchError(
                 f"{location.name}: pipe: URLs run a shell command and are refused; if you trust whoever wrote the "
@@ -70,7 +70,7 @@ def _run(command: str, location: Location) -> None:
 
 @contextmanager
 def _started(command: str, stdout: int) -> Iterator[subprocess.Popen[bytes]]:
-    # A session of its own, so that everything the shell started can be ended when the body is not wanted any more.
+    # In a session of its own, so that everything the shell has started can be killed when the transfer is abandoned.
     process = subprocess.Popen(  # noqa: S602 - the user allowed this very command
         command, shell=True, stdin=subprocess.DEVNULL, stdout=stdout, start_new_session=True
     )

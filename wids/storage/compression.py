@@ -1,9 +1,9 @@
-"""Compressed shards become plain tars while they stream into the disk cache.
+"""Compressed shards to plain tars, while they stream into the disk cache.
 
-What a shard is, its first bytes say, not its name: a `.tar` that is really gzip is unpacked, and a `.tar.gz` that a
-server has unpacked on the way is taken as it comes. Several gzip members, bzip2 or xz streams or zstd frames in a row
-are one file, as `cat` makes them. Unpacked bytes pass on in pieces of bounded size, so that a bomb meets the limit of
-the disk and not that of the memory.
+The first bytes of a shard decide, not its name: a `.tar` that is really gzip is unpacked, and a `.tar.gz` that a server
+has unpacked in transit is stored as it is. Several gzip members, bzip2 or xz streams or zstd frames in a row, as `cat`
+makes them, are one file. Unpacked bytes are passed on in pieces of bounded size, so that a decompression bomb fills the
+disk up to its limit, and not the memory.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HEAD_BYTES = 512
-"""Bytes from the start of a shard that tell how it is compressed: a tar header."""
+"""Bytes from the start of a shard that tell how it is compressed: the size of a tar header."""
 
 _PIECE_BYTES = 1 << 20
-"""Unpacked at once."""
+"""Most bytes that are unpacked at once."""
 
 _ZSTD_INPUT_BYTES = 2048
-"""Fed to zstd at once, whose output cannot be bounded: 4 bytes make up to 128 KiB, so these make at most 64 MiB."""
+"""Bytes fed to zstd at once. Its output cannot be bounded: 4 bytes give up to 128 KiB, so these give up to 64 MiB."""
 
 
 class Sink(Protocol):
-    """Takes the bytes of one object in order."""
+    """Receives the bytes of one object in order."""
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Receive the next bytes."""
         ...
 
     def reset(self) -> None:
-        """Forget what came: the object begins anew."""
+        """Discard what was received: the object is sent again from its start."""
         ...
 
     def finish(self) -> None:
-        """Everything has come."""
+        """Complete the object: all bytes have been received."""
         ...
 
 
@@ -55,40 +55,40 @@ class Decoder(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Whether nothing more comes out of what was fed."""
+        """Whether more input is needed to produce output."""
         ...
 
     @property
     def unused_data(self) -> bytes:
-        """What was fed beyond the end of the stream."""
+        """Input after the end of the stream."""
         ...
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Feed `data`, which is empty unless `needs_input`, and return about `max_length` bytes at most."""
+        """Feed `data`, which is empty unless `needs_input`; return at most about `max_length` unpacked bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """One way to compress a file."""
+    """A compression format."""
 
     name: str
-    """For messages."""
+    """Name of the format, for messages, and of the extra that installs its package, if it needs one."""
     suffixes: tuple[str, ...]
-    """How the names of such tars end."""
+    """Suffixes of such tars, in lower case."""
     is_start: Callable[[bytes], bool]
-    """Whether these bytes begin such a stream."""
+    """Returns whether a stream of this format begins with these bytes."""
     make_decoder: Callable[[], Decoder]
-    """Makes what unpacks one stream; raises ImportError where a package is missing."""
+    """Makes the decoder of one stream; raises ImportError when its package is not installed."""
 
 
 class UnpackingSink:
-    """Passes on to `target` what is written to it, unpacked where it is compressed.
+    """A sink that passes what is written to it on to `target`, unpacked if it is compressed.
 
     Args:
-        target: Takes the plain tar.
-        path: Whose ending promises a compression, or not.
-        name: Of the shard, for messages.
+        target: Receives the plain tar.
+        path: Path of the shard, whose suffix says whether it is expected to be compressed.
+        name: Name of the shard, for messages.
     """
 
     def __init__(self, target: Sink, path: str, name: str) -> None:
@@ -104,11 +104,11 @@ class UnpackingSink:
         self._unpacked_bytes = 0
 
     def write(self, data: bytes) -> None:
-        """Take the next stored bytes.
+        """Receive the next stored bytes.
 
         Raises:
             TarFormatError: The compressed stream is damaged.
-            FetchError: What unpacks it is not installed.
+            FetchError: The package that unpacks it is not installed.
         """
         if self._head is None:
             self._pass_on(data)
@@ -118,15 +118,15 @@ class UnpackingSink:
             self._begin(self._head)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Discard what was received."""
         self._target.reset()
         self._start()
 
     def finish(self) -> None:
-        """Check that the stream is whole, and finish the target.
+        """Check that the stream is complete, and finish the target.
 
         Raises:
-            TarFormatError: It ends early.
+            TarFormatError: The stream ends early.
         """
         if self._head is not None:
             self._begin(self._head)
@@ -149,20 +149,18 @@ class UnpackingSink:
             if self._decoder is None:
                 self._decoder = self._new_decoder(self._compression)
             elif self._decoder.eof:
-                data = data.lstrip(b"\0")  # zeros between streams fill up a tape's block, or xz to a multiple of 4
+                data = data.lstrip(b"\0")  # streams may be padded with zeros, to a tape's block or xz's multiple of 4
                 if not data:
                     return
                 self._decoder = self._new_decoder(self._compression)
             data = self._feed(self._compression, self._decoder, data)
 
     def _feed(self, compression: Compression, decoder: Decoder, data: bytes) -> bytes:
-        """Unpack as far as the stream goes; return what is left behind its end."""
+        """Unpack up to the end of the stream; return the input after it."""
         while True:
             try:
                 piece = decoder.decompress(data, _PIECE_BYTES)
-            except (
-                Exception
-            ) as error:  # each decoder has an exception of its own, zstd's comes from an optional package
+            except Exception as error:  # each decoder has an error type of its own, zstd's is in an optional package
                 raise self._damaged(compression, f"is damaged ({error})") from error
             self._unpacked_bytes += len(piece)
             if piece:
@@ -190,36 +188,36 @@ class UnpackingSink:
 
 
 class _FileSink:
-    """A sink that is a file."""
+    """A sink that writes to an open file."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     def write(self, data: bytes) -> None:
-        """Append."""
+        """Append the next bytes."""
         self._file.write(data)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Empty the file."""
         self._file.seek(0)
         self._file.truncate()
 
     def finish(self) -> None:
-        """Have it where others find it."""
+        """Flush the file."""
         self._file.flush()
 
 
 def unpack(source: IO[bytes], target: IO[bytes], name: str) -> None:
-    """Copy a stream, unpacked where it is compressed.
+    """Copy a stream, unpacked if it is compressed.
 
     Args:
-        source: Read to its end.
-        target: Takes the plain tar.
-        name: Of the shard, for messages.
+        source: File to read, to its end.
+        target: File that receives the plain tar.
+        name: Name of the shard, for messages.
 
     Raises:
         TarFormatError: The compressed stream is damaged.
-        FetchError: What unpacks it is not installed.
+        FetchError: The package that unpacks it is not installed.
     """
     sink = UnpackingSink(_FileSink(target), "", name)
     while data := source.read(_PIECE_BYTES):
@@ -228,10 +226,10 @@ def unpack(source: IO[bytes], target: IO[bytes], name: str) -> None:
 
 
 def sniff(head: bytes) -> Compression | None:
-    r"""Return how a file is compressed that begins with `head`; None for not at all.
+    r"""Return the compression of a file that begins with `head`; None when it is not compressed.
 
     Args:
-        head: `HEAD_BYTES`, or all there is of a shorter file.
+        head: The first `HEAD_BYTES` bytes, or all bytes of a shorter file.
 
     Examples:
         >>> sniff(b"\x1f\x8b\x08\x00").name
@@ -245,7 +243,7 @@ def sniff(head: bytes) -> Compression | None:
 
 
 def compression_of_name(path: str) -> Compression | None:
-    """Return what the ending of a name promises; None where it promises nothing.
+    """Return the compression that the suffix of a name stands for; None when it stands for none.
 
     Examples:
         >>> compression_of_name("train-0000.tar.ZST").name
@@ -270,7 +268,7 @@ class _GzipDecoder:
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         piece = self._stream.decompress(data or self._stream.unconsumed_tail, max_length)
-        # A full piece may have more behind it, although all input is used.
+        # When the piece is full, more output may be pending although all input is consumed.
         self.needs_input = not self._stream.unconsumed_tail and len(piece) < max_length
         return piece
 
@@ -284,7 +282,7 @@ class _GzipDecoder:
 
 
 class _ZstdDecoder:
-    """`zstandard`'s decompressobj, fed in pieces, with the interface of `bz2.BZ2Decompressor`."""
+    """`zstandard`'s decompressobj, fed in small pieces, with the interface of `bz2.BZ2Decompressor`."""
 
     def __init__(self) -> None:
         import zstandard
@@ -313,8 +311,8 @@ class _ZstdDecoder:
 
 
 def _starts_bzip2(head: bytes) -> bool:
-    # The signature alone is three letters, which the name of a tar's first member may begin with; a block's (pi), or,
-    # in an empty file, the end's (the square root of pi), follows the block size.
+    # The signature is three letters only, with which the name of a tar's first member may begin. After the block size
+    # follows the magic of a block (digits of pi) or, in an empty file, of the end (digits of the square root of pi).
     return head[:3] == b"BZh" and head[4:10] in {b"1AY&SY", b"\x17\x72\x45\x38\x50\x90"}
 
 

@@ -1,14 +1,14 @@
-"""The disk cache: a file appears under its final name only whole and verified.
+"""The disk cache: a file appears under its final name only when it is complete and verified.
 
-    FOLDER/train-0007-4f1c….tar      shards, whole
-    FOLDER/.wids/ID.lock             held while that shard is fetched; stays
+    FOLDER/train-0007-4f1c….tar      shards, complete
+    FOLDER/.wids/ID.lock             held while that shard is fetched; never removed
     FOLDER/.wids/ID.json             the record: what the cache wrote under that name
-    FOLDER/.wids/ID-RANDOM.part      unfinished, locked by the process that writes it; removed when that one is dead
+    FOLDER/.wids/ID-RANDOM.part      unfinished, locked by the process that writes it; removed when that process is dead
     …                                space.py: how often shards were opened, and what is needed next
 
-A private temporary file, fsync, rename: that alone makes the cache correct. The locks only keep a machine from fetching
-twice, so where none can be had (a file system without them, a folder that is somebody else's) it goes on without.
-A file whose record does not describe it was not written by the cache and is never replaced or removed.
+A private temporary file, fsync and rename are enough to make the cache correct. The locks only keep a machine from fetching a
+shard twice; when they are not available (in a file system without locks, or a folder that cannot be written), the cache works
+without them. A file that does not match its record was not written by the cache, and is never replaced or removed.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _POLL_S = 1.0
-"""A waiter looks this often whether the other process gets on."""
+"""Seconds between a waiting process's checks whether the other process makes progress."""
 _PATIENCE_S = 300.0
-"""A waiter that saw nothing grow for so long fetches the shard itself: the other process hangs."""
+"""Seconds without progress after which a waiting process takes the other one to hang, and fetches the shard itself."""
 
 
 class DiskCache:
     """Files of fetched shards, shared by all processes that use the same folder.
 
-    Holds no lock and no open file between calls, so that it can be forked and pickled at any moment.
+    Holds no lock and no open file between calls, so that it can be forked and pickled at any time.
 
     Args:
-        folder: Where; made when something is written.
-        space: How much of it there may be; None for the default.
+        folder: The cache folder; created when something is written.
+        space: Its accounting and limit; None for the default limit.
     """
 
     def __init__(self, folder: CacheFolder, space: CacheSpace | None = None) -> None:
@@ -60,15 +60,15 @@ class DiskCache:
         self._cleaned = PerProcess(self._clean)
 
     def obtain(self, key: CacheKey, fill: Callable[[PartFile], object], use: Callable[[str], T]) -> T:
-        """Return what `use` makes of a cached file's path; have the file written first where it is not there.
+        """Call `use` with the path of a cached file, and return its result; write the file first if it is not there.
 
         Args:
-            key: Of the file.
-            fill: Writes the whole, verified content, or raises; called by one process at a time.
-            use: Opens the file; where it was written just now, before another process can remove it again.
+            key: Key of the file.
+            fill: Writes the complete, verified content, or raises; called by one process at a time.
+            use: Opens the file. When the file was just written, no other process can remove it before `use` returns.
 
         Raises:
-            FetchError: The folder cannot be written, its disk is full, or a foreign file is in the way.
+            FetchError: The folder cannot be written, its disk is full, or another file has the name.
             WidsError: What `fill` raises.
         """
         path = self.find(key)
@@ -81,16 +81,16 @@ class DiskCache:
             return self._write(key, fill, use) if path is None else use(path)
 
     def find(self, key: CacheKey) -> str | None:
-        """Return the path of a cached file; None where it is not there, or is another version's.
+        """Return the path of a cached file; None when there is none, or it has another version.
 
         Raises:
-            FetchError: The folder could hold what somebody else put there, or a foreign file is in the way.
+            FetchError: Other users could have put files into the folder, or another file has the name.
         """
         self.folder.check()
         return self._find(key)
 
     def path(self, key: CacheKey) -> str:
-        """Return where a file lies when it is there."""
+        """Return the path that a file has in the cache, whether or not it exists."""
         return str(Path(self.folder.path, key.name))
 
     def note_use(self, key: CacheKey) -> None:
@@ -98,10 +98,10 @@ class DiskCache:
         self.space.note_use(key.id)
 
     def remove(self, key: CacheKey) -> None:
-        """Remove a cached file, unless it is not there.
+        """Remove a cached file; do nothing when it is not there.
 
         Raises:
-            FetchError: The cache did not write it, or may not remove it.
+            FetchError: The cache did not write the file, or cannot remove it.
         """
         path = Path(self.folder.path, key.name)
         record = self._read_record(key)
@@ -116,7 +116,7 @@ class DiskCache:
         raise FetchError(f"{path}: was not written by the cache, which leaves it alone; remove it yourself")
 
     def prune(self) -> None:
-        """Remove what exceeds the limit, and what dead processes left unfinished."""
+        """Remove shards that exceed the limit, and unfinished files of dead processes."""
         self.folder.check()
         if not Path(self.folder.bookkeeping).is_dir():
             return
@@ -125,7 +125,7 @@ class DiskCache:
             self.space.make_room(0)
 
     def clear(self) -> None:
-        """Remove all that was written, but for the locks."""
+        """Remove everything that the cache has written, except the lock files."""
         self.folder.check()
         bookkeeping = Path(self.folder.bookkeeping)
         if not bookkeeping.is_dir():
@@ -141,14 +141,18 @@ class DiskCache:
 
     @contextmanager
     def scratch_file(self) -> Iterator[str]:
-        """Give the path of a file that does not exist yet; remove what is there afterwards."""
+        """Yield the path of a file that does not exist yet; remove the file at the end of the `with` block."""
         self.folder.make()
         with scratch_path(Path(self.folder.bookkeeping)) as path:
             yield str(path)
 
     @contextmanager
     def passing_file(self, label: str, fill: Callable[[PartFile], object]) -> Iterator[str]:
-        """Give the path of a file that `fill` wrote, for a block, after which it is removed.
+        """Yield the path of a file that `fill` wrote; remove the file at the end of the `with` block.
+
+        Args:
+            label: Name of the content, for messages.
+            fill: Writes the content.
 
         Raises:
             FetchError: The folder cannot be written, or its disk is full.
@@ -171,7 +175,8 @@ class DiskCache:
         path = Path(self.folder.path, key.name)
         status, record = _status(path), self._read_record(key)
         if status is not None and record is not None and not _is_of(record, key, status):
-            with self.space.turn():  # in which another process may have written the record, and not yet the file
+            # Within a turn, another process may have written the record already, but not yet the file.
+            with self.space.turn():
                 status, record = _status(path), self._read_record(key)
         if status is None:
             return None
@@ -182,11 +187,15 @@ class DiskCache:
                 f"{key.label}: localname gives it the name {key.name!r}, as it does for {record.label}; "
                 "it must return different names for different URLs"
             )
-        # Another version was rewritten at its source; another size was damaged here. Both are fetched again.
+        # A shard is fetched again when it was rewritten at its source (another version), or its cached file was damaged
+        # (another size).
         return str(path) if record.version == key.version and record.size == status.st_size else None
 
     def _find_foreign(self, path: Path, key: CacheKey, status: os.stat_result) -> str | None:
-        """Return a file that was put there by others, or whose record was lost, where it can be the object."""
+        """Return the path of a file without a record of its own, if its size fits; None if it may be replaced.
+
+        It was put there by another program, or its record was lost.
+        """
         if key.size is None or key.size == status.st_size:
             return str(path)
         if key.is_own_name:
@@ -201,7 +210,8 @@ class DiskCache:
         """Wait until no other process or thread fetches the same file, or the one that does is dead or hangs."""
         import filelock
 
-        # The file stays and flock goes with its holder: one that is killed frees it, and a fork does not keep it.
+        # The lock file is never removed. flock ends with its holder: killing that process frees it, and a forked child
+        # does not keep it.
         lock = filelock.FileLock(self._bookkeeping(key, ".lock"), preserve_lock_file=True)
         watch = _Watch(Path(self.folder.bookkeeping), key)
         try:
@@ -232,7 +242,8 @@ class DiskCache:
             )
             with self.space.turn():
                 self.space.make_room(status.st_size)
-                # The record comes first: a file without one would be taken for somebody else's and never removed.
+                # The record is written first, because a file without one does not count as the cache's own, and would never
+                # be removed.
                 self._write_record(key, record)
                 part.publish(path)
                 _log.debug("%s: %d bytes cached in %.1f s", key.label, status.st_size, time.monotonic() - started)
@@ -242,7 +253,11 @@ class DiskCache:
         return PartFile(Path(self.folder.bookkeeping), stem, lambda wanted: self._make_room(label, wanted))
 
     def _make_room(self, label: str, wanted: int) -> None:
-        """Remove shards until the disk has its margin, and `wanted` bytes more where it has just refused them.
+        """Remove shards until the disk has its margin of free space.
+
+        Args:
+            label: Name of the content that is being written, for messages.
+            wanted: Bytes that the full disk has just refused, of which at least so many are to be removed; else 0.
 
         Raises:
             FetchError: No shard is left to remove.
@@ -257,7 +272,7 @@ class DiskCache:
 
     @contextmanager
     def _explained(self, label: str) -> Iterator[None]:
-        """Say of an OSError of the folder what to do about it."""
+        """Turn an OSError of the folder into a FetchError with a remedy."""
         try:
             yield
         except FetchError:
@@ -274,7 +289,7 @@ class DiskCache:
 
     def _write_record(self, key: CacheKey, record: Record) -> None:
         with PartFile(Path(self.folder.bookkeeping), key.id) as part:
-            # No fsync: one that a power failure cuts makes a file stay for ever, and nothing wrong.
+            # No fsync: a record cut by a power failure only means that its file is never removed.
             part.write(json.dumps(asdict(record)).encode())
             part.publish(Path(self._bookkeeping(key, ".json")))
 
@@ -283,7 +298,7 @@ class DiskCache:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a cached file; None where it is not there."""
+    """Return the status of a cached file; None when it is not there."""
     try:
         return path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -293,16 +308,16 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _is_of(record: Record, key: CacheKey, status: os.stat_result) -> bool:
-    """Tell whether a record is of the file that is there; what has the cache's own name was written by nobody else."""
+    """Return whether the record is that of the existing file; a name with digests is only ever written by the cache."""
     return key.is_own_name or record.describes(status)
 
 
 class _Watch:
-    """Sees whether another process's unfinished file grows.
+    """Tells whether the process that fetches a file makes progress.
 
     Args:
-        folder: Of the unfinished files.
-        key: Of the file that they become.
+        folder: Folder of unfinished files.
+        key: Key of the file.
     """
 
     def __init__(self, folder: Path, key: CacheKey) -> None:
@@ -312,8 +327,8 @@ class _Watch:
         self._since = time.monotonic()
 
     def is_stuck(self) -> bool:
-        """Return whether nothing has changed for `_PATIENCE_S`."""
-        # Compared with what was seen before and not with a clock: that of a file server may differ.
+        """Return whether the unfinished files have not changed for `_PATIENCE_S`."""
+        # Their times are compared with those seen before, and not with this machine's clock: a file server's may differ.
         seen = set()
         for path in self._folder.glob(self._pattern):
             with suppress(OSError):

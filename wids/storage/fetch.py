@@ -1,8 +1,8 @@
-"""One object, carried from its transport into a sink: tried again, resumed, and compared on the way.
+"""The transfer of one object from its transport into a sink: retried, resumed, and compared with the descriptor.
 
-A body that was cut goes on where it ended when its transport can do that for the very same object; else the sink and
-the comparison begin anew. A body that came whole and is not what the descriptor says, or whose compressed stream is
-damaged, is fetched once more, because something on the way may have damaged it; the second time it is an error.
+A transfer that was cut is resumed if the transport can do so and the object is the same; otherwise the sink and the
+comparison start again. When a complete object differs from the descriptor, or its compressed stream is damaged, it is fetched
+a second time, because it may have been damaged in transit; if that happens again, it is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wids.storage.locations import Location
 
 _LEAST_PROGRESS_BYTES = 1 << 20
-"""A resumed attempt that got this far does not count as a failure; an object has so many parts and no more."""
+"""Bytes after which a resumed attempt does not count as a failure; an object has a limited number of such parts."""
 
 
 def fetch(
@@ -35,12 +35,23 @@ def fetch(
     policy: RetryPolicy,
     note_retry: Callable[[], object] | None = None,
 ) -> int:
-    """Carry a whole object into `sink`; return its size as stored.
+    """Transfer a whole object into a sink.
+
+    Args:
+        transport: Opens the object.
+        location: Where the object is.
+        sink: Receives the stored bytes.
+        expected: Size and MD5 that the object must have.
+        policy: How often the transfer is attempted, and after which waits.
+        note_retry: Called before each further attempt; may be None.
+
+    Returns:
+        Size of the stored object in bytes.
 
     Raises:
-        FetchError: It cannot be had, or the last attempt failed.
-        ShardMismatchError: Twice, it was not what the descriptor says.
-        TarFormatError: Twice, its compressed stream was damaged.
+        FetchError: The object cannot be read, or the last attempt failed.
+        ShardMismatchError: The object differed from the descriptor, twice.
+        TarFormatError: The compressed stream was damaged, twice.
     """
     attempts = Attempts(location.name, policy, note_retry)
     transfer = _Transfer(transport, location, sink, expected)
@@ -72,7 +83,7 @@ class _Transfer:
         self.was_resumed = False
 
     def run(self) -> int:
-        """Make one attempt; return the size when it is the last."""
+        """Make one attempt; return the size of the object in bytes when it succeeds."""
         resume = ResumePoint(self.received, self._etag) if self.received and self._etag else None
         with self._transport.open(self._location, resume) as body, closing(body.chunks):
             self.was_resumed = body.start > 0
@@ -93,7 +104,7 @@ class _Transfer:
         return self.received
 
     def restart(self) -> None:
-        """Forget what came."""
+        """Discard what was received."""
         self._sink.reset()
         self._checker.reset()
         self._etag = None
@@ -101,28 +112,28 @@ class _Transfer:
 
 
 class MemorySink:
-    """Keeps a small object in memory."""
+    """A sink that keeps a small object in memory."""
 
     def __init__(self) -> None:
         self.data = bytearray()
 
     def write(self, data: bytes) -> None:
-        """Append."""
+        """Append the next bytes."""
         self.data += data
 
     def reset(self) -> None:
-        """Forget what came."""
+        """Discard what was received."""
         self.data.clear()
 
     def finish(self) -> None:
-        """Everything has come; nothing is left to do."""
+        """Do nothing: the object is complete in `data`."""
 
 
 class DigestSink:
-    """Passes an object on, and takes its size and MD5 on the way.
+    """A sink that passes an object on, and computes its size and MD5.
 
     Args:
-        target: Takes the bytes.
+        target: Receives the bytes.
     """
 
     def __init__(self, target: Sink) -> None:
@@ -134,21 +145,21 @@ class DigestSink:
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Receive the next bytes."""
         self.size += len(data)
         self._md5.update(data)
         self._target.write(data)
 
     def reset(self) -> None:
-        """Forget what came."""
+        """Discard what was received."""
         self._target.reset()
         self._start()
 
     def finish(self) -> None:
-        """Everything has come."""
+        """Finish the target."""
         self._target.finish()
 
     @property
     def md5(self) -> str:
-        """Of what came, 32 hexadecimal digits."""
+        """MD5 of the bytes received, 32 hexadecimal digits."""
         return self._md5.hexdigest()

@@ -1,7 +1,7 @@
-"""The cache folder: which one it is, whether it is safe to use, and how much room its disk has.
+"""The cache folder: which one it is, whether it is safe to use, and how much space its disk has.
 
-Nothing is made before something is written. A folder on a network file system is shared by hosts, between which locks may
-not work and a removed file may vanish under a reader: each host has a folder of its own in it.
+Nothing is created before something is written. A folder on a network file system may be used by several hosts, between
+which locks may not work, and a removed file may vanish under a reader. Each host therefore uses a subfolder of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 _MARGIN_BYTES = 256 << 20
 _MARGIN_SHARE = 0.01
-"""The disk keeps this much free, whichever of both is less: other programs stop working on a full one."""
+"""The disk keeps free the lesser of these bytes and this share: other programs stop working on a full disk."""
 
 CHOOSE_ANOTHER = "set cache_dir or $WIDS_CACHE to another folder"
 
@@ -31,7 +31,8 @@ class CacheFolder:
     """The folder of the disk cache.
 
     Args:
-        cache_dir: None for `$WIDS_CACHE`, else `wids-UID` in the node's temporary folder.
+        cache_dir: Path of the folder; None for `$WIDS_CACHE`, or if that is not set, `wids-UID` in the node's temporary
+            folder.
     """
 
     def __init__(self, cache_dir: str | None) -> None:
@@ -49,10 +50,10 @@ class CacheFolder:
         return os.path.join(self.path, BOOKKEEPING)  # noqa: PTH118 - plain strings, as open() takes them
 
     def make(self) -> None:
-        """Make the folder and what is kept in it beside shards.
+        """Create the folder, and the bookkeeping folder in it.
 
         Raises:
-            FetchError: It cannot be made, or the private one is not private.
+            FetchError: The folder cannot be created, or is the private one and open to other users.
         """
         path = Path(self.path)
         try:
@@ -68,10 +69,10 @@ class CacheFolder:
             ) from error
 
     def check(self) -> None:
-        """Check that nobody else could have put files into the private folder, where it exists.
+        """Check that other users could not have put files into the private folder, if it exists.
 
         Raises:
-            FetchError: Somebody could.
+            FetchError: They could have.
         """
         if self._is_private:
             with suppress(FileNotFoundError):
@@ -82,13 +83,13 @@ class CacheFolder:
         return not (self._cache_dir or os.environ.get("WIDS_CACHE"))
 
     def missing_room(self) -> int:
-        """Return how many bytes the disk lacks of what it keeps free; 0 or less where it has them."""
+        """Return how many bytes the disk lacks of its margin of free space; 0 or less when it has enough."""
         disk = os.statvfs(self.path)
         margin = min(_MARGIN_BYTES, int(disk.f_blocks * disk.f_frsize * _MARGIN_SHARE))
         return margin - disk.f_bavail * disk.f_frsize
 
     def full(self, label: str) -> FetchError:
-        """Return the error that says that `label` does not fit."""
+        """Return the error to raise when `label` does not fit on the disk."""
         return FetchError(
             f"{label}: the disk of the cache folder {self.path} is full; free some of it, or {CHOOSE_ANOTHER}"
         )
@@ -100,11 +101,11 @@ class CacheFolder:
 
 
 _own_parts: dict[str, str] = {}
-"""What was found for each folder; a plain dict, so that neither threads nor forks can trip over it."""
+"""Chosen folder to the one that this host uses. A plain dict without a lock is safe here with threads and forks."""
 
 
 def _own_part(path: str) -> str:
-    """Return the folder, or where other hosts may use it too, the one of this host in it."""
+    """Return the folder itself, or this host's subfolder when other hosts may use the folder too."""
     found = _own_parts.get(path)
     if found is None:
         found = path
@@ -126,7 +127,7 @@ def _absolute(path: str) -> str:
 
 
 def _check_private(path: Path) -> None:
-    # lstat: in a temporary folder that everybody may write, somebody could have laid a link or a folder of theirs.
+    # lstat, because in a temporary folder that everybody can write, another user could have made a symlink of this name.
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise FetchError(f"{path}: is not a folder of user {os.getuid()}, somebody else made it; {CHOOSE_ANOTHER}")

@@ -1,4 +1,4 @@
-"""What a look at a local file tells, without its content being read."""
+"""Facts about a local file that can be found without reading its content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def look_at(location: Location) -> tuple[os.stat_result, bytes]:
-    """Return a local file's status and its first bytes."""
+    """Return a local file's status and its first `HEAD_BYTES` bytes.
+
+    Raises:
+        FetchError: The file cannot be opened.
+    """
     try:
         with open(location.path, "rb", buffering=0) as file:  # noqa: PTH123 - Path changes some paths
             return os.fstat(file.fileno()), file.read(HEAD_BYTES)
@@ -22,12 +26,12 @@ def look_at(location: Location) -> tuple[os.stat_result, bytes]:
 
 
 def is_compressed(location: Location, head: bytes) -> bool:
-    """Tell whether a file is no plain tar, by its first bytes or its name."""
+    """Return whether a file is compressed, by its first bytes or its name."""
     return sniff(head) is not None or compression_of_name(location.path) is not None
 
 
 def read_ahead(path: str) -> int:
-    """Have the system read a file into its memory; return the file's size."""
+    """Ask the system to read a file into the page cache; return the file's size in bytes."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - Path changes some paths
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)

@@ -1,8 +1,8 @@
-"""A URL says where a shard lies: in a file, on a web server, in an object store, or behind a command.
+"""A URL to the kind of place that it names: a local file, a web server, an object store, or a command.
 
-A `file:` URL is percent-decoded and nothing else in it is special, so that `file:/data/a?b#c.tar` is a file; a plain
-path is taken as it is. A `~` at the start of either is the home folder. Every other `scheme://` is a store of fsspec.
-Everything here is text; nothing is opened.
+A `file:` URL is percent-decoded and nothing else in it is special, so that `file:/data/a?b#c.tar` names a file. A plain path is
+used as it is. A `~` at the start of either is the home folder. Any `scheme://` other than http and https is an fsspec store.
+This is pure text processing; nothing is opened.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LocationKind = Literal["local", "web", "store", "pipe"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
-# Query parameters that sign a request or name who makes it: the object is the same without them.
+# Query parameters that sign a request or identify the client; the object is the same without them.
 _SIGNING = re.compile(
     r"x-(amz|goog)-.*|awsaccesskeyid|googleaccessid|key-pair-id|signature|sig|token|access_token", re.IGNORECASE
 )
-# They belong to a signature only where there is one; alone they may tell one object from another. The short ones are
-# those of Azure's shared access signatures:
+# Parameters that belong to a signature if there is one; without a signature they may identify the object. The short ones
+# are those of Azure's shared access signatures:
 # https://learn.microsoft.com/rest/api/storageservices/create-service-sas, "Construct a service SAS".
 _BESIDE_SIGNATURE = frozenset(
     [
@@ -52,23 +52,23 @@ _BESIDE_SIGNATURE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where an object lies."""
+    """Where an object is stored."""
 
     url: str
-    """As given."""
+    """The URL or path as given."""
     kind: LocationKind
-    """Which transport reads it."""
+    """The transport that reads it."""
     path: str
-    """A local file's path; for others what names and suffixes are taken from, percent-decoded."""
+    """Path of a local file; for others, the percent-decoded part of the URL from which names and suffixes are taken."""
     name: str
-    """For messages: the URL without secrets."""
+    """Name for messages: the URL without secrets."""
 
 
 def locate(url: str) -> Location:
-    """Return where `url` points to.
+    """Parse a URL or path.
 
     Raises:
-        FetchError: It names a file on another host, or cannot be a path.
+        FetchError: It names a file on another host, or is not a valid path.
 
     Examples:
         >>> locate("file:/data/a%20b.tar").path
@@ -92,7 +92,7 @@ def locate(url: str) -> Location:
 
 
 def _locate_file(path: str, url: str) -> Location:
-    with suppress(ValueError):  # of what is no path, which is said below
+    with suppress(ValueError):  # for an invalid path, which is reported below
         path = os.path.expanduser(path)  # noqa: PTH111 - Path would drop what open() accepts, a trailing slash say
     try:
         encoded = os.fsencode(path)
@@ -116,9 +116,9 @@ def _path_of_file_url(url: str) -> str:
 
 
 def unsigned(location: Location) -> str:
-    """Return the URL without what only says who asks, so that the same object keeps the same text.
+    """Return the URL without signatures and passwords, so that the same object always has the same text.
 
-    The user's name stays, because it can decide which object is meant (`ftp://alice@host/a.tar`); the password goes.
+    A user name is kept, because it can decide which object is meant (`ftp://alice@host/a.tar`).
 
     Examples:
         >>> unsigned(locate("https://me:pw@host/a.tar?part=2&X-Amz-Signature=abc&X-Amz-Date=1"))

@@ -1,10 +1,10 @@
-"""What the processes of a job count and are doing, seen by all of them, also after one was killed.
+"""Counters and current activities of a job's processes, readable by all of them even after one was killed.
 
-    DIR/wids-UID/jobs/JOB/PID-RANDOM     one file per process, mapped: counters, then what it is doing as JSON
+    DIR/wids-UID/jobs/JOB/PID-RANDOM     one file per process, mapped: counters, then its activities as JSON
 
-A job is a dataset and all copies of it that workers got by fork or pickle. DIR is memory where the system has such a
-folder. Each process locks its own file, which tells the living from the dead; the folder goes with the process that made
-the dataset, and what a killed one left goes when the next dataset is made there.
+A job is a dataset and all copies of it that workers got by fork or pickle. DIR is `/dev/shm` if it is writable, else the
+temporary folder. Each process locks its own file; a lock shows that the process is alive. The folder of a job is removed when
+the process that made the dataset ends. If that process was killed, the folder is removed when a later dataset is made.
 """
 
 from __future__ import annotations
@@ -45,34 +45,35 @@ COUNTERS = (
     "replacements",
     "index_builds",
 )
-"""Names of what is counted, in the order in which a file has them; new ones go to the end."""
+"""Names of the counters, in the order in which a file has them; new ones are added at the end."""
 
 _FILE_BYTES = 16 << 10
 _DOING_AT = 512
+"""Offset of the activities in a file: their length, then JSON."""
 _LENGTH = struct.Struct("<q")
 _LEFT_BEHIND_S = 600
-"""A folder in which nobody lives is left alone for so long: its first process may be about to begin."""
+"""Seconds for which a folder without a living process is left alone: the first process may be about to start."""
 
 
 _tidied: set[tuple[int, Path]] = set()
-"""Processes and the folders in which they have looked for what others left."""
+"""Pairs of process id and folder in which the process has removed what killed jobs left."""
 
 
 class Meter:
-    """Counts for this process and shows it to the others of the job; safe to use from several threads.
+    """Counts for this process, visibly to the other processes of the job; safe to use from several threads.
 
-    Where its folder cannot be made, a process counts for itself alone.
+    When its folder cannot be made, a process counts for itself only.
 
     Args:
-        job: What the processes have in common; None for a new job.
+        job: Id of the job; None for a new job.
     """
 
     def __init__(self, job: str | None = None) -> None:
         self._job = job or secrets.token_hex(8)
         self._own = PerProcess(partial(_OwnPage, _folder(self._job)))
         if job is None:
-            # Only the process that began the job ends it; a fork's copy of this does nothing. Of multiprocessing, because
-            # that runs it in its workers too, which leave without what `atexit` has.
+            # Only the process that began the job ends it; in a forked child `_end_job` does nothing. multiprocessing runs
+            # its finalizers in its workers too, which end without calling `atexit` functions.
             from multiprocessing.util import Finalize
 
             Finalize(self, _end_job, (_folder(self._job), os.getpid()), exitpriority=0)
@@ -85,16 +86,16 @@ class Meter:
         self._own.get().add(counter, number)
 
     def put(self, counter: str, number: float) -> None:
-        """Set a counter of this process, which somebody else keeps."""
+        """Set a counter of this process to a value that is counted elsewhere."""
         self._own.get().put(counter, number)
 
     @contextmanager
     def doing(self, what: str, **details: Any) -> Iterator[None]:
-        """Show what this thread does while a block runs.
+        """Show what this thread is doing during a `with` block.
 
         Args:
-            what: A few words.
-            details: What can be said of it, JSON values.
+            what: The activity, in a few words.
+            details: More about it, as JSON values.
         """
         page = self._own.get()
         before = page.look_up()
@@ -105,7 +106,7 @@ class Meter:
             page.end(before)
 
     def totals(self) -> dict[str, float]:
-        """Return all counters, summed over the job's processes, the dead ones too."""
+        """Return all counters, summed over the job's processes, dead ones included."""
         totals = dict.fromkeys(COUNTERS, 0.0)
         for page in self._pages():
             for name, number in zip(COUNTERS, page.counters, strict=True):
@@ -113,7 +114,7 @@ class Meter:
         return totals
 
     def in_flight(self) -> list[dict[str, Any]]:
-        """Return what each thread of the job's processes is doing, the longest first; also of those that were killed."""
+        """Return what each thread of the job's processes is doing, longest first; for killed ones, what they were doing."""
         found = [
             {"seconds": round(time.time() - entry.pop("since"), 3), "pid": page.pid, "alive": page.alive, **entry}
             for page in self._pages()
@@ -128,7 +129,7 @@ class Meter:
 
 
 class _Page:
-    """What one process counted and does."""
+    """A snapshot of one process: its counters and activities."""
 
     def __init__(self, pid: int, alive: bool, data: bytes) -> None:
         self.pid = pid
@@ -139,11 +140,11 @@ class _Page:
         try:
             self.doing: list[dict[str, Any]] = json.loads(data[start : start + length])
         except ValueError:
-            self.doing = []  # read in the middle of a change
+            self.doing = []  # the file was read while its owner was writing
 
 
 class _OwnPage:
-    """The page of this process."""
+    """The page of this process, which it writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -197,17 +198,17 @@ class _OwnPage:
 
 
 def _make_map(folder: Path, name: str) -> Any:
-    """Return a map of a new file that others can read; memory of this process alone where it cannot be made."""
+    """Return a map of a new file that other processes can read; private memory when the file cannot be made."""
     try:
         _make_private(folder)
         descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            # Written, and not only made that long: a page of the map that a full disk has no room for kills the process.
+            # Written in full, because touching a page for which a full disk has no space would kill the process.
             os.write(descriptor, bytes(_FILE_BYTES))
             with suppress(OSError):
-                # Waits for who looks whether it is left behind, which takes a moment.
+                # Another process may hold the lock for a moment, in `_has_owner`.
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # The map holds the file open, and with it the lock, which says that this process, or a fork of it, lives.
+            # The map keeps the file open, and with it the lock, while this process or a fork of it is alive.
             return mmap.mmap(descriptor, _FILE_BYTES)
         finally:
             os.close(descriptor)
@@ -228,7 +229,7 @@ def _read_page(path: Path) -> _Page | None:
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-        # A zombie has ended; only Linux tells it from others here.
+        # A zombie counts as dead; it can be recognised on Linux only.
         return (
             Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0] != "Z"
         )
@@ -255,7 +256,7 @@ def _make_private(folder: Path) -> None:
     """Make the folder of a job.
 
     Raises:
-        OSError: It cannot be made, or somebody else has made a folder above it.
+        OSError: The folder cannot be made, or a folder above it is open to other users.
     """
     mine = folder.parents[1]
     mine.mkdir(mode=0o700, exist_ok=True)
@@ -269,7 +270,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _remove_left_behind(jobs: Path) -> None:
-    """Remove what jobs left whose processes were all killed."""
+    """Remove the folders of jobs whose processes are all dead."""
     with suppress(OSError), os.scandir(jobs) as entries:
         for entry in entries:
             with suppress(OSError):

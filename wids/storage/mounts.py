@@ -1,7 +1,7 @@
-"""Which files are safe to map: those that no other machine can shorten while they are mapped.
+"""Which files are safe to map: those that no other machine can truncate while they are mapped.
 
-A page of a map that its file no longer has kills the process that touches it (SIGBUS). Linux says in
-`/proc/self/mountinfo` what file system lies where (proc_pid_mountinfo(5)); elsewhere files are mapped.
+Touching a page of a map that is past the end of its file kills the process (SIGBUS). On Linux, `/proc/self/mountinfo` lists
+the mounted file systems (proc_pid_mountinfo(5)); on other systems all files are taken to be safe.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _NETWORK = frozenset(
 )
 
 _network_by_device: dict[int, bool] = {}
-"""What was found for each device number; a plain dict, so that neither threads nor forks can trip over it."""
+"""Device number to the answer for it. A plain dict without a lock is safe here with threads and forks."""
 
 
 def is_on_network(path: str) -> bool:
-    """Return whether another machine may change the file at `path`, as far as the system tells."""
+    """Return whether another machine may change the file at `path`; False when the system cannot tell."""
     try:
         device = os.stat(path).st_dev  # noqa: PTH116 - plain strings, as open() takes them
         found = _network_by_device.get(device)
@@ -67,11 +67,11 @@ def is_network_type(file_system: str) -> bool:
 
 
 def file_system_type(mount_table: str, path: str) -> str:
-    r"""Return the type of the file system that holds `path`, an empty string where the table does not tell.
+    r"""Return the type of the file system that holds `path`; empty when the table does not have it.
 
     Args:
-        mount_table: In the format of `/proc/self/mountinfo`.
-        path: Absolute, without symlinks.
+        mount_table: Text in the format of `/proc/self/mountinfo`.
+        path: Absolute path without symlinks.
 
     Examples:
         >>> table = "1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 0:5 / /my\\040data rw - nfs4 host:/x rw"
@@ -86,7 +86,7 @@ def file_system_type(mount_table: str, path: str) -> str:
             continue
         point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
         holds = path == point or path.startswith(point.rstrip("/") + "/")
-        # Of several mounts on one point the last one counts: it covers the others.
+        # Of several mounts at the same point the last one counts, because it hides the others.
         if holds and len(point) >= len(longest):
             longest, found = point, types[0]
     return found

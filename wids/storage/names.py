@@ -1,7 +1,7 @@
-"""What a cached file is called: readable, and never the same for two different objects.
+"""An object to the name of its cached file: readable, and never the same for two different objects.
 
-The name is the URL's stem, then a digest of all that tells the object from others: its URL without signatures, and the
-size and checksum that the descriptor gives it, so that a shard that was rewritten is another object.
+The name is the stem of the URL and a digest of what identifies the object: its URL without signatures, and its size and
+checksum in the descriptor. A shard that was rewritten is therefore another object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIGEST_DIGITS = 32
 _STORE_OPTIONS = frozenset(
     ["endpoint_url", "endpoint", "account_name", "account_host", "host", "port", "project", "requester_pays"]
 )
-"""Storage options that tell one store from another that uses the same URLs; credentials do not."""
+"""Storage options that distinguish stores which use the same URLs; credentials do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +33,21 @@ class CacheKey:
     """One object in the cache."""
 
     name: str
-    """Of its file, relative to the cache folder."""
+    """Name of its file, relative to the cache folder."""
     source: str
     """Digest of where it comes from."""
     version: str
-    """Digest of what is known about its content: another one is another object."""
+    """Digest of what the descriptor says about its content; a rewritten object has another one."""
     size: int | None
-    """Bytes of the file, where the descriptor tells them; None also where it will be unpacked."""
+    """Bytes of the file, from the descriptor; None when unknown, or when the object is compressed."""
     label: str
-    """For messages: the URL without secrets."""
+    """Name for messages: the URL without secrets."""
     is_own_name: bool
-    """The name holds both digests, so that no other object's file can be called so."""
+    """Whether the name contains both digests, so that no other object's file can have it."""
 
     @property
     def id(self) -> str:
-        """What the bookkeeping of this name is called."""
+        """Name of its files in the bookkeeping folder, without their suffixes."""
         return _digest(self.name)
 
 
@@ -59,14 +59,14 @@ def cache_key(
     localname: Callable[[str], str] | None,
     cache_dir: str,
 ) -> CacheKey:
-    """Return where in the cache an object is kept.
+    """Return the cache key of an object.
 
     Args:
-        location: Of the object.
-        facts: What is known about its content: `filesize` and `md5sum` of a descriptor's entry; `mtime_ns` of a file.
-        storage_options: Those of its store.
-        localname: The user's own function from URL to name; None for stem and digests.
-        cache_dir: Only for absolute paths that `localname` returns; they must be inside.
+        location: Location of the object.
+        facts: What is known about its content: `filesize` and `md5sum` from the descriptor, `mtime_ns` of a local file.
+        storage_options: The options of its store.
+        localname: The user's function from URL to name; None for stem and digests.
+        cache_dir: The cache folder, which must contain what `localname` returns.
 
     Raises:
         FetchError: `localname` points out of the cache folder.
@@ -83,7 +83,7 @@ def cache_key(
 
 
 def readable_stem(path: str) -> str:
-    """Return the basename without `.tar` and the like, letters, digits and `._-` only, bounded in length.
+    """Return the basename without `.tar` and compression suffixes, cut to 120 bytes, with letters, digits and `._-` only.
 
     Examples:
         >>> readable_stem("bucket/a b/train-0001.tar.gz"), readable_stem("../..")
@@ -95,13 +95,13 @@ def readable_stem(path: str) -> str:
         if stem.lower().endswith(suffix):
             stem = stem[: -len(suffix)]
     stem = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in stem)
-    # Cut between letters: half of a letter's bytes would be no valid name.
+    # "ignore" drops a character that was cut in the middle.
     stem = stem.encode("utf-8")[:_LONGEST_STEM_BYTES].decode("utf-8", "ignore")
     return stem.strip("._-") or "shard"
 
 
 def _name_inside(cache_dir: str, name: str, location: Location) -> str:
-    # An absolute name replaces cache_dir in the join, as 0.1.11's localname functions returned them.
+    # The join drops cache_dir when `name` is absolute: localname functions for 0.1.11 return absolute paths.
     path = os.path.normpath(os.path.join(cache_dir, name))  # noqa: PTH118 - Path has no lexical normpath
     relative = os.path.relpath(path, cache_dir)
     first = relative.split(os.sep, 1)[0]

@@ -1,4 +1,4 @@
-"""The storage keywords of `ShardListDataset`, packed once and checked."""
+"""The keyword arguments of `ShardListDataset` about storage, checked and packed into one object."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SIZE = re.compile(r"(\d+(?:\.\d*)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """How shards are fetched, kept and opened.
+    """How shards are fetched, cached and opened.
 
     Raises:
-        ValueError: A value is none of those accepted.
+        ValueError: A value is not accepted.
     """
 
     cache_dir: str | None = None
@@ -28,21 +28,22 @@ class StorageOptions:
     cache_size: int | float | str | None = None
     """Most bytes of shards in the cache folder, or "200GB"; None: `$WIDS_CACHE_SIZE`, else half of what is free."""
     keep: bool = False
-    """Nothing is ever removed from the cache folder."""
+    """Whether nothing is ever removed from the cache folder."""
     access: AccessKind = "download"
-    """Remote shards are fetched whole, or only the bytes that are needed ("range"), or whole once much is ("auto")."""
+    """How remote shards are read. "download": fetched whole; "range": only the bytes that samples need; "auto": by ranges,
+    and fetched whole once much of the shard was read."""
     cache_local: bool = False
-    """Local shards are copied into the disk cache too, instead of being opened where they lie."""
+    """Whether local shards are copied into the disk cache too, instead of being read in place."""
     checksum: ChecksumKind = "size"
-    """What a shard is compared with where the descriptor says it: nothing, `filesize`, or `filesize` and `md5sum`."""
+    """What of the descriptor a shard is compared with: nothing, `filesize`, or `filesize` and `md5sum`, where given."""
     io: IoKind = "auto"
-    """How files are read; "auto": mapped, except on network file systems."""
+    """How files are read. "auto": mapped, except on network file systems."""
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    """Passed on to fsspec: endpoints, credentials, …; not part of the repr, because it holds secrets."""
+    """Options for fsspec: endpoints, credentials, …; left out of the repr, because it may have secrets."""
     allow_pipe: bool = False
-    """`pipe:` URLs may run their command; so may they when `$WIDS_ALLOW_PIPE` is 1."""
+    """Whether `pipe:` URLs may run their commands; `$WIDS_ALLOW_PIPE=1` allows it too."""
     localname: Callable[[str], str] | None = None
-    """Maps a URL to its file's name in the cache folder; None: stem and digest."""
+    """Maps a URL to the name of its file in the cache folder; None: stem and digest."""
 
     def __post_init__(self) -> None:
         if self.cache_dir == "":
@@ -65,10 +66,10 @@ class StorageOptions:
 
     @property
     def cache_limit(self) -> int | None:
-        """Most bytes of shards in the cache folder, by argument or by environment; None where neither says.
+        """Most bytes of shards in the cache folder, from the argument or the environment; None when neither is set.
 
         Raises:
-            ValueError: The environment's is no size.
+            ValueError: `$WIDS_CACHE_SIZE` is not a size.
         """
         if self.cache_size is not None:
             return parse_size(self.cache_size, "cache_size")
@@ -77,19 +78,20 @@ class StorageOptions:
 
     @property
     def pipe_allowed(self) -> bool:
-        """Whether `pipe:` URLs run, by argument or by environment."""
+        """Whether `pipe:` URLs may run their commands, by the argument or the environment."""
         return self.allow_pipe or os.environ.get("WIDS_ALLOW_PIPE") == "1"
 
 
 def parse_size(size: float | str, name: str) -> int:
-    """Return a number of bytes, written as such or with a unit.
+    """Convert a size to a number of bytes.
 
     Args:
-        size: `k`, `M`, `G`, `T` and `P` are powers of 1,000, with an `i` powers of 1,024; a `B` may follow.
-        name: Of what is given, for messages.
+        size: Number of bytes, or a text with a unit: `k`, `M`, `G`, `T` and `P` are powers of 1,000, `ki`, `Mi` and so on
+            powers of 1,024; a `B` may follow.
+        name: Name of the option, for messages.
 
     Raises:
-        ValueError: It is no such size, or none above 0.
+        ValueError: `size` is not a size, or is less than 1 byte.
 
     Examples:
         >>> parse_size("1.5 GB", "cache_size"), parse_size("2GiB", "cache_size"), parse_size(1e12, "cache_size")

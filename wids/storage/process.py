@@ -1,4 +1,4 @@
-"""What cannot cross a fork or a pickle is made anew in each process."""
+"""Values that cannot cross a fork or a pickle, made anew in each process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """A value that each process makes for itself when it first asks.
+    """A value that each process makes for itself on first use.
 
-    A child keeps the value of its parent without using it: finalizing it there could write to connections that the
-    parent still uses, or wait for threads that the child does not have.
+    A forked child keeps a reference to its parent's value without using it: finalizing the value in the child could write
+    to connections that the parent still uses, or wait for threads that the child does not have.
 
     Args:
-        make: Makes the value. Two threads that ask at once may both call it; all get the same value.
+        make: Makes the value. Two threads may call it at the same time; both get the same value.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -30,15 +30,16 @@ class PerProcess(Generic[T]):
         process = os.getpid()
         value = self._values.get(process)
         if value is None:
-            # setdefault is one step, so no lock is needed that a fork could catch in the locked state.
+            # setdefault is atomic. A lock could be held by another thread during a fork, and the child's copy would then
+            # stay locked.
             value = self._values.setdefault(process, self._make())
         return value
 
     def take(self) -> T | None:
-        """Return the value of this process, which makes a new one when it next asks; None where it has none."""
+        """Remove and return the value of this process; None when it has none. The next `get` makes a new one."""
         return self._values.pop(os.getpid(), None)
 
     @property
     def is_made(self) -> bool:
-        """Whether this process has asked before."""
+        """Whether this process has a value."""
         return os.getpid() in self._values

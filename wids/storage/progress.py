@@ -1,4 +1,4 @@
-"""What a person at a terminal sees of transfers; nothing where there is none, unless `$WIDS_VERBOSE` is 1."""
+"""Progress output on stderr: shown when that is a terminal, or `$WIDS_VERBOSE` is 1."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _LARGE_BYTES = 64 << 20
-"""A smaller object is there before its bar can be read."""
+"""Bytes below which no bar is shown: such an object arrives before its bar could be read."""
 
 
 def is_watched() -> bool:
-    """Tell whether somebody looks: stderr is a terminal, or `$WIDS_VERBOSE` is 1; never when that is 0."""
+    """Return whether to show progress: `$WIDS_VERBOSE` if it is 0 or 1, else whether stderr is a terminal."""
     said = os.environ.get("WIDS_VERBOSE")
     if said in {"0", "1"}:
         return said == "1"
@@ -25,13 +25,13 @@ def is_watched() -> bool:
 
 
 class SayOnce:
-    """Prints one line in each process, the first that it is given, where somebody looks."""
+    """Prints one line per process, the first that it is given, if progress is shown."""
 
     def __init__(self) -> None:
         self._said: PerProcess[list[str]] = PerProcess(list)
 
     def say(self, line: Callable[[], str]) -> None:
-        """Print the line that a function returns, unless there was one before."""
+        """Print the line that a function returns, unless one was printed before."""
         said = self._said.get()
         if not said and is_watched():
             said.append(line())
@@ -39,14 +39,19 @@ class SayOnce:
 
 
 def describe_first(shards: Sequence[Mapping[str, Any]]) -> str:
-    """Return what is said of the shards that are needed first."""
+    """Return the line that announces the shards of the first batches."""
     sizes = [shard.get("filesize") for shard in shards]
     total = f", {in_words(sum(size or 0 for size in sizes))}" if all(sizes) else ""
     return f"first batches need {counted(len(shards), 'shard')}{total}"
 
 
 def make_bar(label: str, size: int | None) -> Any:
-    """Return a progress bar for a transfer of so many bytes: shown when it is large and somebody looks."""
+    """Return the progress bar of a transfer; it is disabled for small objects, or if progress is not shown.
+
+    Args:
+        label: Name of the object; the end of its last part is shown.
+        size: Bytes of the object; None when unknown.
+    """
     from tqdm import tqdm
 
     shown = size is not None and size >= _LARGE_BYTES and is_watched()
@@ -56,7 +61,7 @@ def make_bar(label: str, size: int | None) -> Any:
 
 
 def in_words(size: float) -> str:
-    """Return a number of bytes for people.
+    """Return a number of bytes in human-readable form.
 
     Examples:
         >>> in_words(8_123_456_789), in_words(512)

@@ -1,4 +1,4 @@
-"""Objects that are read by ranges: which ones are, how a part of one is asked for, and when one is better fetched whole."""
+"""Reading objects by ranges: which objects are, how ranges are requested, and when a whole object is fetched instead."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BLOCK_CACHE_BYTES = 32 << 20
-"""Of what range reads keep in memory, in each process."""
+"""Most bytes of recent ranges that each process keeps in memory."""
 _REQUESTS_AT_ONCE = 32
-"""Of one process; a store that is asked for more begins to refuse."""
+"""Most concurrent requests of a process; with more, stores begin to refuse them."""
 _WORN_SHARE = 0.5
-"""`access="auto"`: a shard of which this share was read in pieces is fetched whole."""
+"""`access="auto"`: a shard of which more than this share was read by ranges is fetched whole."""
 
 
 class RangeReads:
-    """Opens objects by ranges; what was read and the threads that wait for requests belong to each process.
+    """Opens objects to be read by ranges; each process has its own cache of recent ranges and its own threads.
 
     Args:
-        access: Whether shards are read so, as `StorageOptions` has it.
-        transport: Returns what reads a location.
-        retry: How often and after which waits a request is made again.
-        meter: Counts what is done.
+        access: Whether shards are read by ranges; see `StorageOptions`.
+        transport: Returns the transport of a location.
+        retry: How often a request is attempted, and after which waits.
+        meter: Counts requests, bytes and the like.
     """
 
     def __init__(
@@ -63,24 +63,24 @@ class RangeReads:
 
     @property
     def pool(self) -> Executor:
-        """Threads of this process that wait for requests; they hold no lock when they have nothing to do."""
+        """Threads of this process that make requests; idle ones hold no lock."""
         return self._pools.get()
 
     def holding(self) -> AbstractContextManager[None]:
-        """Let go of nothing that was read by ranges during a block."""
+        """Keep everything that is read by ranges in memory for the duration of a `with` block."""
         return self._blocks.get().holding()
 
     def serve(self, location: Location, expected: Expected) -> bool:
-        """Tell whether a shard is to be read by ranges.
+        """Return whether a shard is to be read by ranges.
 
         Raises:
-            FetchError: It is to be, and cannot.
+            FetchError: `access` is "range", but the shard cannot be read so.
         """
         access = self._access
         if access == "download" or location.kind == "local" or (access == "auto" and location.url in self._worn):
             return False
         if access == "auto":
-            # An MD5 is compared with all of the shard.
+            # To compare an MD5, the whole shard is needed.
             return location.kind != "pipe" and compression_of_name(location.path) is None and expected.md5 is None
         if location.kind == "pipe":
             raise FetchError(f"{location.name}: a command cannot be asked for a part; set access to 'download'")
@@ -88,18 +88,20 @@ class RangeReads:
         return True
 
     def open(self, location: Location, expected: Expected) -> RangeSource | None:
-        """Open a shard by ranges; None where it only comes whole, or is compressed, and may be fetched so.
+        """Open a shard by ranges; with `access="auto"`, None when it must be fetched whole.
+
+        It must be when it is compressed, or its server or store does not send ranges.
 
         Raises:
-            FetchError: It cannot be had, or only whole, which it may not.
-            ShardMismatchError: It has another size than expected.
+            FetchError: The shard cannot be opened; or `access` is "range", and it must be fetched whole.
+            ShardMismatchError: The size differs from the expected one.
         """
         try:
             source = self._open(location)
         except WholeOnlyError:
             if self._access == "range":
                 raise
-            self._worn.add(location.url)  # and is not asked for a part again
+            self._worn.add(location.url)  # so that no range is requested again
             return None
         expected.check_size(source.identity.size, location.name)
         if sniff(bytes(source.window(0, HEAD_BYTES)[0])) is not None:
@@ -108,7 +110,7 @@ class RangeReads:
         return source
 
     def try_open(self, location: Location) -> RangeSource | None:
-        """Open an object by ranges, whatever it is; None where it only comes whole, or cannot be had."""
+        """Open any object by ranges; None when it can only be fetched whole, or not at all."""
         try:
             return self._open(location)
         except FetchError as error:
@@ -119,10 +121,10 @@ class RangeReads:
         return RangeSource(location.name, partial(self.read, location), self._blocks.get, self._pools.get)
 
     def read(self, location: Location, start: int, stop: int) -> Piece:
-        """Return the bytes of an object from `start` to `stop`, or to its end.
+        """Return the bytes `[start, stop)` of an object, fewer if the object ends before `stop`.
 
         Raises:
-            FetchError: They cannot be had.
+            FetchError: They cannot be read.
         """
         started = time.monotonic()
         transport = self._transport(location)
@@ -139,7 +141,7 @@ class RangeReads:
         return piece
 
     def wears_out(self, shard: Mapping[str, Any], source: RangeSource) -> bool:
-        """Tell whether so much of a shard was read that it is fetched whole when it is opened next."""
+        """Return whether so much of a shard has been read that it is fetched whole when it is opened next."""
         if self._access != "auto" or source.bytes_read <= _WORN_SHARE * source.identity.size:
             return False
         self._worn.add(shard["url"])

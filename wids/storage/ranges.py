@@ -1,8 +1,8 @@
-"""A shard that is read by byte ranges of the stored object, which stays where it is.
+"""A shard that is read by byte ranges of the stored object, without being fetched whole.
 
-Each window is one verified request, or none where its bytes are at hand: what was read last stays in a bounded memory.
-Near ranges are joined and the requests of one call run at the same time. An object that changes between two requests
-is an error, which the transport finds by size and tag.
+Each window is one verified request, or none if its bytes are in the cache of recently read blocks. Near ranges are joined,
+and the requests of one call run concurrently. When the object changes between two requests, its size or tag differs, which is
+an error.
 """
 
 from __future__ import annotations
@@ -26,46 +26,49 @@ if TYPE_CHECKING:
     from wids.storage.locations import Location
 
 HEAD_BYTES = 512
-"""Of the first request, which tells size, tag and compression: the first header."""
+"""Bytes of the first request, which tells size, tag and compression: the first header."""
 _NEAR_BYTES = 64 << 10
-"""A gap of so many bytes costs less than another request: about a millisecond at 500 Mbit/s."""
+"""Bytes of the largest gap that is read along: it takes about a millisecond at 500 Mbit/s, less than another request."""
 _LARGEST_JOINED_BYTES = 8 << 20
-"""Joined ranges are no larger, so that parts of a long run come at the same time."""
+"""Most bytes that ranges are joined to, so that the parts of a long run are requested concurrently."""
 _LOOK_BACK = 8
-"""Blocks that begin before a place and are looked at for it."""
+"""Number of blocks before an offset that are searched for one that contains it."""
 _LEAST_AHEAD_BYTES = 16 << 10
+"""Fewest bytes that `ReadAhead` reads at once."""
 _MOST_AHEAD_BYTES = 4 << 20
+"""Most bytes that `ReadAhead` reads at once."""
 _THROUGH_BYTES = 8 << 20
-"""Of one request, where all of an object is read."""
+"""Bytes of one request of `ReadThrough`."""
 _HOP_BYTES = 1 << 20
-"""Between headers that lie closer than this what is between them is read too, instead of asking again."""
+"""When headers are at most so many bytes apart, `ReadAhead` reads what is between them, instead of requesting each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What came for one range, and what was said about the whole object."""
+    """The bytes of one range, and the state of the object that they are from."""
 
     data: bytes
+    """The bytes of the range."""
     size: int
-    """Bytes of the object."""
+    """Bytes of the whole object."""
     tag: str | None
-    """Changes with the object; None where the other side has nothing of that kind."""
+    """Text that changes when the object does; None when the server or store provides none."""
 
 
 class WholeOnlyError(FetchError):
-    """An object comes whole or not at all."""
+    """An object can only be fetched whole."""
 
 
 class RangeTransport(Protocol):
     """Reads ranges of objects; safe to use from several threads of the process that made it."""
 
     def read_range(self, location: Location, start: int, stop: int) -> Piece:
-        """Return the bytes `[start, stop)`, fewer only where the object ends before.
+        """Return the bytes `[start, stop)` of an object, fewer only if it ends before `stop`.
 
         Raises:
-            WholeOnlyError: Its store gives no parts.
-            FetchError: They cannot be had, now or later.
-            PassingError: They may be had at the next attempt.
+            WholeOnlyError: The server or store does not send ranges.
+            FetchError: The bytes cannot be read, and another attempt will not help.
+            PassingError: The bytes cannot be read, but another attempt may succeed.
         """
         ...
 
@@ -74,10 +77,13 @@ class RangeSource:
     """One stored object, read by ranges.
 
     Args:
-        name: For messages.
-        read: Returns the bytes of a range, verified; tries again what can pass.
-        blocks: Gives this process's memory of what was read last.
-        pool: Gives this process's threads, which run requests at the same time.
+        name: Name for messages.
+        read: Returns a verified range, given start and stop; retries temporary errors.
+        blocks: Returns this process's cache of recently read blocks.
+        pool: Returns this process's threads for concurrent requests.
+
+    Raises:
+        FetchError: The object cannot be read.
     """
 
     __slots__ = ("_blocks", "_on_use", "_pool", "_read", "_token", "bytes_read", "identity", "name")
@@ -97,26 +103,26 @@ class RangeSource:
         self._blocks = blocks
         self._pool = pool
         self._on_use: Callable[[RangeSource], object] | None = None
-        self._token = object()  # what blocks are kept under: an id may be another source's later
+        self._token = object()  # the key of its blocks; id(self) could be reused by another source
         self.bytes_read = 0
-        # The tag and size of the first answer are what all later ones must have.
+        # All later responses must have the size and the tag of the first.
         first = read(0, HEAD_BYTES)
         self.identity = Identity(first.size, etag=first.tag)
         self._blocks().put(self._token, 0, first.data)
 
     def on_use(self, function: Callable[[RangeSource], object]) -> None:
-        """Have a function called with this source after each request."""
+        """Set a function to be called with this source after each request."""
         self._on_use = function
 
     def is_removed(self) -> bool:
-        """Return False: nothing of it lies on the disk."""
+        """Return False: it has no file in the disk cache."""
         return False
 
     def window(self, start: int, stop: int) -> Window:
-        """Return the bytes `[start, stop)`, by one request where they are not at hand.
+        """Return the bytes `[start, stop)`, with one request if they are not in the block cache.
 
         Raises:
-            FetchError: They cannot be had, or the object is no longer the one that was opened.
+            FetchError: They cannot be read, or the object has changed since it was opened.
         """
         stop = min(stop, self.identity.size)
         if start >= stop:
@@ -137,29 +143,29 @@ class RangeSource:
         return memoryview(piece.data), start
 
     def joined(self, spans: Sequence[Span]) -> list[Span]:
-        """Return the requests that spans need: near ones share one."""
+        """Return the ranges to request for these spans; near spans share one."""
         return join_spans(spans, _NEAR_BYTES, _LARGEST_JOINED_BYTES)
 
     def windows(self, spans: Sequence[Span]) -> list[Window]:
-        """Return one window per span; near ones share a request, and the requests run at the same time."""
+        """Return one window per span; near spans share a request, and the requests run concurrently."""
         joined = self.joined(spans)
         if len(joined) == 1:
             return [self.window(*joined[0])] * len(spans)
         return match_windows(spans, joined, list(self._pool().map(lambda span: self.window(*span), joined)))
 
     def advise(self, spans: Sequence[Span], hint: Hint) -> None:
-        """Do nothing: nobody is told."""
+        """Do nothing: hints do not apply to remote objects."""
 
     def release(self) -> None:
-        """Forget what is kept of it in memory."""
+        """Drop its blocks from the block cache."""
         self._blocks().forget(self._token)
 
 
 class BlockCache:
-    """What was read last of remote objects, within so many bytes; safe to use from several threads.
+    """An LRU cache of blocks that were read from remote objects; safe to use from several threads.
 
     Args:
-        max_bytes: Most bytes, except while a batch holds what it needs.
+        max_bytes: Most bytes of all blocks, except during `holding`, and for a single block.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -171,17 +177,17 @@ class BlockCache:
         self._lock = threading.Lock()
 
     def find(self, source: object, start: int, stop: int) -> Window | None:
-        """Return a block that has `[start, stop)`, and the offset of its first byte.
+        """Return a block that contains `[start, stop)`, and the offset of its first byte; None when there is none.
 
         Args:
-            source: What the blocks of one source are kept under.
-            start: Offset in it.
-            stop: Offset behind the last byte.
+            source: The key of the source's blocks.
+            start: Offset of the first byte in the source.
+            stop: Offset just past the last byte.
         """
         with self._lock:
             starts = self._starts.get(source, [])
             place = bisect_right(starts, start)
-            # A large block may lie behind small ones that begin later; one that is missed is read again.
+            # Smaller blocks may begin between a large one and `start`. A block that is missed here is just read again.
             for first in reversed(starts[max(0, place - _LOOK_BACK) : place]):
                 block = self._blocks[source, first]
                 if stop <= first + len(block):
@@ -190,7 +196,7 @@ class BlockCache:
         return None
 
     def put(self, source: object, start: int, data: bytes) -> None:
-        """Keep a block of a source."""
+        """Store a block of a source."""
         with self._lock:
             self._discard((source, start))
             self._blocks[source, start] = memoryview(data)
@@ -199,14 +205,14 @@ class BlockCache:
             self._shrink()
 
     def forget(self, source: object) -> None:
-        """Let go of all blocks of a source."""
+        """Drop all blocks of a source."""
         with self._lock:
             for start in list(self._starts.get(source, ())):
                 self._discard((source, start))
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Let go of nothing during a block."""
+        """Drop nothing for lack of space during a `with` block."""
         with self._lock:
             self._holds += 1
         try:
@@ -233,13 +239,13 @@ class BlockCache:
 
 
 class ReadAhead:
-    """A remote source as one reads it who goes from header to header: many of them with a request where they lie close.
+    """A remote source for a scan from header to header: where headers are close, one request reads many of them.
 
-    What is asked for next decides how much is read at once: where headers follow each other, twice as much each time;
-    where members are large, only the header.
+    The distance to the next window decides how much is read at once. While headers are close, the amount doubles with each
+    request, up to 4 MiB; where members are large, 16 KiB are read at each header.
 
     Args:
-        source: The object.
+        source: The remote source.
     """
 
     cached_bytes = 0
@@ -257,7 +263,7 @@ class ReadAhead:
         return False
 
     def window(self, start: int, stop: int) -> Window:
-        """Return the bytes `[start, stop)` and some that follow; nothing where nothing is asked for."""
+        """Return the bytes `[start, stop)` and some that follow; an empty window for an empty range."""
         stop = min(stop, self.identity.size)
         if start >= stop:
             return memoryview(b""), start
@@ -271,23 +277,23 @@ class ReadAhead:
         return window
 
     def windows(self, spans: Sequence[Span]) -> list[Window]:
-        """Return one window per span, and no more than that: they are places here and there."""
+        """Return one window per span, without reading ahead, since the spans may be anywhere in the object."""
         return self._source.windows(spans)
 
     def advise(self, spans: Sequence[Span], hint: Hint) -> None:
-        """Do nothing: nobody is told."""
+        """Do nothing: hints do not apply to remote objects."""
 
     def release(self) -> None:
-        """Do nothing: the source is somebody else's."""
+        """Do nothing: the underlying source is released by its owner."""
 
 
 class ReadThrough(ReadAhead):
-    """A remote source as one reads it who goes through all of it, from front to back: each byte comes once, and is digested.
+    """A remote source for reading all of it from front to back: each byte is read once, and digested.
 
-    What lies behind, and is asked for again, is read as `ReadAhead` reads it.
+    Earlier bytes that are asked for again are read in the way of `ReadAhead`.
 
     Args:
-        source: The object.
+        source: The remote source.
     """
 
     def __init__(self, source: Source) -> None:
@@ -305,17 +311,17 @@ class ReadThrough(ReadAhead):
         return self._view, self._base
 
     def md5(self) -> str:
-        """Return the MD5 of the whole object, 32 hexadecimal digits; what is left of it is read for that."""
+        """Read the rest of the object; return the MD5 of all of it, 32 hexadecimal digits."""
         while (end := self._base + len(self._view)) < self.identity.size:
             self._go_on(end)
         return self._digest.hexdigest()
 
     def _go_on(self, start: int) -> None:
-        """Read the next part; what lies before `start` is let go of."""
+        """Read the next part, and drop what is before `start`."""
         end = self._base + len(self._view)
         view, base = self._source.window(end, min(end + _THROUGH_BYTES, self.identity.size))
         part = view[end - base : end - base + _THROUGH_BYTES]
         self._digest.update(part)
         rest = self._view[start - self._base :]
-        # Rarely is anything left: a header that two parts share, or a look at many headers at once.
+        # Rarely is anything left, only when a header is cut between two parts or many headers are read at once.
         self._view, self._base = (memoryview(b"".join((rest, part))), start) if len(rest) else (part, end)

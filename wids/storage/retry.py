@@ -1,7 +1,7 @@
-"""What can pass is tried again, each time after a longer wait; what cannot is raised at once.
+"""Retries: temporary errors are tried again after growing waits, permanent ones are raised at once.
 
-A transport raises `PassingError` for what may be gone at the next attempt (a refused connection, status 503, a body cut
-short). `Attempts` counts those, waits, and at last turns the cause into a `FetchError`.
+A transport raises `PassingError` for a problem that another attempt may solve (a refused connection, status 503, a body cut
+short). `Attempts` counts these, waits, and turns the last one into a `FetchError`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 class PassingError(Exception):
-    """Something that may be gone at the next attempt; never leaves this package.
+    """A problem that another attempt may solve; never raised to users.
 
     Args:
         message: What went wrong, secrets redacted.
-        retry_after_s: Seconds that the server asks to wait; None where it does not say.
+        retry_after_s: Seconds that the server asks to wait; None when it does not say.
     """
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
@@ -37,24 +37,24 @@ class PassingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and after which waits something is tried again."""
+    """How often something is attempted, and how long the waits between attempts are."""
 
     attempts: int = 6
-    """Attempts in all, the first included."""
+    """Total number of attempts, including the first."""
     first_delay_s: float = 0.5
-    """Wait after the first failure; it doubles with each further one."""
+    """Seconds to wait after the first failure; doubled with each further one."""
     longest_delay_s: float = 16.0
-    """No wait is longer, except where the server asks for it."""
+    """Longest wait in seconds, unless the server asks for more."""
     longest_retry_after_s: float = 120.0
-    """A server that asks for a longer wait gets this one."""
+    """Longest wait in seconds that a server can ask for."""
 
     def delay(self, failures: int, retry_after_s: float | None, jitter: float) -> float:
-        """Return the seconds to wait after the latest of `failures`.
+        """Return the seconds to wait after a failure.
 
         Args:
-            failures: At least 1.
-            retry_after_s: What the server asked for, or None.
-            jitter: In `[0, 1)`; up to half of the wait is taken off by it, so that clients do not come back in step.
+            failures: Number of failures so far, at least 1.
+            retry_after_s: Seconds that the server asks to wait; None when it does not say.
+            jitter: A random number in `[0, 1)`, which shortens the wait by up to half, so that clients do not retry in step.
 
         Examples:
             >>> [RetryPolicy().delay(failures, None, 0.0) for failures in (1, 2, 3, 9)]
@@ -73,9 +73,9 @@ class Attempts:
     """Counts the failures of one task and waits between its attempts.
 
     Args:
-        name: Of what is fetched, for messages; secrets redacted.
-        policy: How often and after which waits.
-        note: Called before each further attempt; None for nothing.
+        name: Name of what is fetched, for messages; secrets redacted.
+        policy: Number of attempts, and waits between them.
+        note: Called before each further attempt; may be None.
     """
 
     def __init__(self, name: str, policy: RetryPolicy, note: Callable[[], object] | None = None) -> None:
@@ -85,14 +85,14 @@ class Attempts:
         self._failures = 0
 
     def wait_after(self, error: PassingError, *, progressed: bool = False) -> None:
-        """Count a failure and wait before the next attempt.
+        """Count a failure, and wait before the next attempt.
 
         Args:
             error: What went wrong.
-            progressed: The attempt went on where the one before had ended and got further: the count begins anew.
+            progressed: The attempt resumed the previous one and got further, so that the count starts again.
 
         Raises:
-            FetchError: That was the last attempt.
+            FetchError: This was the last attempt.
         """
         self._failures = 1 if progressed else self._failures + 1
         if self._failures >= self._policy.attempts:
@@ -109,7 +109,7 @@ class Attempts:
 
 
 def retrying(attempt: Callable[[], T], name: str, policy: RetryPolicy, note: Callable[[], object] | None = None) -> T:
-    """Return what `attempt` returns, tried again while it raises `PassingError`; arguments are those of `Attempts`.
+    """Call `attempt` until it does not raise `PassingError`; return its result. Other arguments are those of `Attempts`.
 
     Raises:
         FetchError: The last attempt failed too.

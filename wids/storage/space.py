@@ -1,14 +1,15 @@
-"""Room in the disk cache: how much it may hold, and what goes first.
+"""Space in the disk cache: how much it may hold, and which shards are removed first.
 
     FOLDER/.wids/space.lock     held while files are counted, removed and published
-    FOLDER/.wids/ID.uses        a byte for each opening of a shard, its time the last one; stays when the shard goes
-    FOLDER/.wids/next-RANDOM.ahead   names of the shards that a process needs next, locked while that one lives
+    FOLDER/.wids/ID.uses        a byte for each opening of a shard, mtime of the last one; kept when the shard is removed
+    FOLDER/.wids/next-RANDOM.ahead   ids of the shards that a process needs next; locked while that process is alive
 
-Training walks over all shards in each epoch. Where they do not all fit, the one that was not used for longest is the one
-that comes next, so that removing it, as LRU does, hits next to nothing. What came last goes first here: those that are
-there stay, and the others pass. A passing shard takes another's place only when it was opened more than twice as often
-as that one, which is how shards get in that are wanted more than others; counts are halved now and then, so that what
-was wanted long ago does not stay for ever. What a sampler has announced is kept, the shard that is needed last going first.
+Training walks over all shards in each epoch. When they do not all fit, the least recently used shard is the one that is
+needed next, so that an LRU cache would have next to no hits. Here the shard that arrived last is removed first: the older
+ones stay and are hit in each epoch, while the others pass through. A shard that passes through replaces another one only
+when it was opened more than twice as often, so that shards in high demand get a place. Counts are halved from time to time,
+so that shards which were in demand long ago do not stay for ever. Shards that a process has announced as needed next are
+removed last; of these, the one that is needed latest is removed first.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.005
-"""The lock is held for as long as a removal takes, and no longer."""
-_MOST_FORGOTTEN = 100_000
-"""Counts of shards that are no longer there; the oldest go."""
+"""Seconds between two attempts to get the lock, which is only held for as long as a removal takes."""
+_MOST_COUNTS = 100_000
+"""Most counts that are kept, those of removed shards included; the oldest are dropped."""
 _HALVE_AFTER = 8
-"""Removed shards, in multiples of those that are there, between two halvings of the counts."""
+"""Counts are halved after so many removals per shard in the cache."""
 _AHEAD_SUFFIX = ".ahead"
 _USES_SUFFIX = ".uses"
 _RECORD_SUFFIX = ".json"
@@ -44,10 +45,10 @@ _RECORD_SUFFIX = ".json"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the cache wrote under one name."""
+    """What the cache has written under one name."""
 
     name: str
-    """Of the file, relative to the cache folder."""
+    """Name of the file, relative to the cache folder."""
     source: str
     """`CacheKey.source`."""
     version: str
@@ -55,14 +56,14 @@ class Record:
     size: int
     """Bytes of the file."""
     inode: int
-    """Of the file; another one was put there by somebody else."""
+    """Inode number of the file; a file with another one was not written by the cache."""
     mtime_ns: int
-    """Of the file, nanoseconds since the epoch; numbers of inodes are used again."""
+    """Modification time of the file, nanoseconds since the epoch; compared too, since inode numbers are reused."""
     label: str
-    """`CacheKey.label`, for people."""
+    """`CacheKey.label`, to show to users."""
 
     def describes(self, status: os.stat_result) -> bool:
-        """Return whether the file with this status is the one that was written."""
+        """Return whether the file with this status is the one that the cache wrote."""
         return (self.size, self.inode, self.mtime_ns) == (status.st_size, status.st_ino, status.st_mtime_ns)
 
 
@@ -71,27 +72,28 @@ class CachedShard:
     """One shard in the cache."""
 
     id: str
-    """Of its bookkeeping."""
+    """`CacheKey.id`."""
     path: str
-    """Absolute."""
+    """Absolute path of the file."""
     record: Record
+    """What the cache wrote."""
     arrived_ns: int
-    """When it was published, nanoseconds since the epoch."""
+    """When it was written, nanoseconds since the epoch."""
     used_ns: int
-    """When it was opened last."""
+    """When it was last opened, nanoseconds since the epoch."""
     uses: int
-    """How often it was opened, roughly."""
+    """Number of openings; halved from time to time."""
 
 
 class CacheSpace:
-    """Counts and removes what the cache wrote; never anything else.
+    """Counts and removes what the cache has written, and never any other file.
 
-    Holds nothing between calls, so that it can be forked and pickled at any moment.
+    Holds no lock and no open file between calls, so that it can be forked and pickled at any time.
 
     Args:
         folder: The cache folder.
-        limit: Most bytes in it; None for half of what is free, counting what is there already.
-        keep: Remove nothing.
+        limit: Most bytes of cached shards; None for half of the free space, counting the cached shards as free.
+        keep: Never remove anything.
     """
 
     def __init__(self, folder: CacheFolder, limit: int | None = None, *, keep: bool = False) -> None:
@@ -101,7 +103,7 @@ class CacheSpace:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Run a block while no other process counts, removes or publishes; where there are no locks, at once."""
+        """Exclude other processes that count, remove or publish during a `with` block, if the file system has locks."""
         import filelock
 
         lock = filelock.FileLock(self._place("space.lock"), preserve_lock_file=True)
@@ -115,10 +117,13 @@ class CacheSpace:
             lock.release()
 
     def limit(self, present: int | None = None) -> int | None:
-        """Return the most bytes that the cache may hold; None where nothing is ever removed.
+        """Return the most bytes that the cache may hold; None when nothing is ever removed.
 
         Args:
-            present: Bytes that it holds, where the caller knows them.
+            present: Bytes that it holds; None to have them counted.
+
+        Raises:
+            OSError: The free space cannot be determined.
         """
         if self._keep:
             return None
@@ -130,7 +135,7 @@ class CacheSpace:
         return (disk.f_bavail * disk.f_frsize + present) // 2
 
     def note_use(self, shard_id: str) -> None:
-        """Count an opening of a shard; in a folder that cannot be written, do nothing."""
+        """Count an opening of a shard; do nothing when the folder cannot be written."""
         with suppress(OSError):
             path = self._place(shard_id + _USES_SUFFIX)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -140,14 +145,14 @@ class CacheSpace:
                 os.close(descriptor)
 
     def used_ns(self, shard_id: str) -> int:
-        """Return when a shard was opened last, nanoseconds since the epoch; 0 where it never was."""
+        """Return when a shard was last opened, in nanoseconds since the epoch; 0 if never."""
         try:
             return os.stat(self._place(shard_id + _USES_SUFFIX)).st_mtime_ns  # noqa: PTH116 - as below
         except OSError:
             return 0
 
     def shards(self) -> list[CachedShard]:
-        """Return all that the cache wrote and that is there."""
+        """Return all shards that the cache wrote and that still exist."""
         try:
             names = os.listdir(self._folder.bookkeeping)  # noqa: PTH208 - as below
         except FileNotFoundError:
@@ -165,7 +170,7 @@ class CacheSpace:
         except OSError:
             return None
         if not record.describes(status):
-            return None  # somebody else's, who has put it in the place of ours
+            return None  # another file has been put in place of the cache's own
         try:
             uses = os.stat(self._place(shard_id + _USES_SUFFIX))  # noqa: PTH116 - as above
         except OSError:
@@ -173,7 +178,7 @@ class CacheSpace:
         return CachedShard(shard_id, path, record, status.st_mtime_ns, uses.st_mtime_ns, uses.st_size)
 
     def make_room(self, size: int) -> None:
-        """Remove shards until `size` more bytes fit, or nothing is left to remove; call it in a `turn`."""
+        """Remove shards until `size` more bytes fit, or none is left; to be called in a `turn`."""
         if self._keep:
             return
         shards = self.shards()
@@ -183,14 +188,14 @@ class CacheSpace:
         self.remove_some(shards, present + size - limit)
 
     def free_disk(self, size: int) -> bool:
-        """Remove shards of about `size` bytes because the disk is full; tell whether any could be."""
+        """Remove shards of at least `size` bytes because the disk is full; return whether any was removed."""
         if self._keep:
             return False
         with self.turn():
             return self.remove_some(self.shards(), size) > 0
 
     def remove_some(self, shards: Sequence[CachedShard], excess: int) -> int:
-        """Remove shards of at least `excess` bytes, those first that are wanted least; return how many were."""
+        """Remove shards of at least `excess` bytes, in the order of `choose_victim`; return how many were removed."""
         if excess <= 0:
             return 0
         removed = 0
@@ -212,20 +217,20 @@ class CacheSpace:
                 path.unlink(missing_ok=True)
 
     def announcement(self) -> Announcement:
-        """Return a new place where this process says what it needs next; the folder is there."""
+        """Return a new announcement of what this process needs next; the folder must exist."""
         return Announcement(self._folder)
 
     def num_announcements(self) -> int:
-        """Return how many living processes say what they need next."""
+        """Return how many living processes announce what they need next."""
         return len(self._announced())
 
     def remove(self, shard: CachedShard) -> bool:
-        """Remove one shard; tell whether it is gone.
+        """Remove one shard; return whether it is gone.
 
-        The space comes back when the last process that reads it lets go of it.
+        Its space is freed when the last process that reads it closes it.
         """
         try:
-            # Looked at again: what has its name now may be somebody else's.
+            # Checked again, because another file may have its name by now.
             if shard.record.describes(os.lstat(shard.path)):
                 os.unlink(shard.path)  # noqa: PTH108 - as above
                 _log.debug("%s: removed from the cache (%d bytes)", shard.record.label, shard.record.size)
@@ -239,7 +244,7 @@ class CacheSpace:
         return True
 
     def _needed_next(self) -> dict[str, int]:
-        """Return how soon shards are needed that living processes have announced: 0 at once."""
+        """Return the ids of announced shards, each with its smallest place in an announcement; 0 is needed first."""
         needed: dict[str, int] = {}
         for path in self._announced():
             with suppress(OSError):
@@ -252,7 +257,7 @@ class CacheSpace:
         return [path for path in Path(self._folder.bookkeeping).glob(f"*{_AHEAD_SUFFIX}") if not remove_if_left(path)]
 
     def _age(self, removed: int, present: int) -> None:
-        """Halve the counts when so many shards were removed; forget those of shards that went long ago."""
+        """Halve the counts when enough shards have been removed since the last time, and drop the oldest ones."""
         marks = Path(self._place("removed"))
         with suppress(OSError):
             with marks.open("ab") as file:
@@ -264,11 +269,11 @@ class CacheSpace:
             for path in Path(self._folder.bookkeeping).glob(f"*{_USES_SUFFIX}"):
                 with suppress(OSError):
                     status = path.stat()
-                    # The time stays: it says when the shard was used.
+                    # The mtime is restored, because it is the time of the last opening.
                     os.truncate(path, (status.st_size + 1) // 2)
                     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
                     counts.append((status.st_mtime_ns, path))
-            for _, path in sorted(counts)[:-_MOST_FORGOTTEN]:
+            for _, path in sorted(counts)[:-_MOST_COUNTS]:
                 path.unlink(missing_ok=True)
 
     def _place(self, name: str) -> str:
@@ -276,11 +281,11 @@ class CacheSpace:
 
 
 def choose_victim(shards: Sequence[CachedShard], needed: dict[str, int]) -> CachedShard:
-    """Return the shard that is wanted least.
+    """Return the shard to remove first, by the rules at the top of this module.
 
     Args:
-        shards: At least one.
-        needed: How soon announced ones are needed, by id.
+        shards: Shards to choose from, at least one.
+        needed: Id of each announced shard to its place: 0 is needed first.
     """
     free = [shard for shard in shards if shard.id not in needed]
     if not free:
@@ -291,10 +296,10 @@ def choose_victim(shards: Sequence[CachedShard], needed: dict[str, int]) -> Cach
 
 
 class Announcement:
-    """The shards that this process needs next, told to all that use the cache folder, while the process lives.
+    """The shards that this process needs next, visible to all processes that use the cache folder, while it is alive.
 
     Args:
-        folder: The cache folder; it is there.
+        folder: The cache folder; it must exist.
     """
 
     def __init__(self, folder: CacheFolder) -> None:
@@ -302,26 +307,26 @@ class Announcement:
         self._end = weakref.finalize(self, _take_back, path, self._descriptor, os.getpid())
 
     def tell(self, shard_ids: Iterable[str]) -> None:
-        """Say which shards are needed, the next one first; in place of what was said before."""
+        """Announce which shards are needed, the next one first, instead of those of an earlier call."""
         data = " ".join(shard_ids).encode("ascii")
-        # A reader in between sees fewer of them, and may remove one that is fetched again then.
+        # A process that reads between these two calls may miss a shard and remove it; the shard is then fetched again.
         os.pwrite(self._descriptor, data, 0)
         os.ftruncate(self._descriptor, len(data))
 
     def close(self) -> None:
-        """Take it back."""
+        """Withdraw the announcement."""
         self._end()
 
 
 def _take_back(path: Path, descriptor: int, pid: int) -> None:
     os.close(descriptor)
-    if os.getpid() == pid:  # else it is a fork's copy
+    if os.getpid() == pid:  # a forked child must not remove its parent's file
         with suppress(OSError):
             path.unlink()
 
 
 def read_record(path: str) -> Record | None:
-    """Return what the cache noted, None where there is nothing, or it was cut by a crash."""
+    """Read a record; return None when there is none, or it was cut by a crash."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - as above
             return Record(**json.loads(file.read()))

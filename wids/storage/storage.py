@@ -1,4 +1,4 @@
-"""A shard's URL becomes an opened `Source`: in place where it lies on this machine, else from the disk cache."""
+"""A shard's URL to an open `Source`: read in place, from the disk cache, or by ranges."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _OPEN_SHARE = 4
-"""Open shards of the cache take at most this part of what it may hold, and one in any case: removed ones take room."""
+"""A process keeps shards open that take at most 1/4 of the cache's limit, since a removed file takes space until closed."""
 _OPEN_ATTEMPTS = 5
-"""A cached file may be removed between being found and being opened; so often in a row is no accident."""
+"""A cached file may be removed after it was found and before it is opened; so often in a row that is no coincidence."""
 
 
 class Storage:
-    """Opens shards and reads small objects; touches no disk and no network before it is asked to.
+    """Opens shards and reads small objects; the constructor touches neither disk nor network.
 
-    Safe to use from several threads. Pickles and forks at any moment: connections and file systems belong to the
-    process that made them and are made anew in another.
+    Safe to use from several threads. Can be pickled and forked at any time: each process makes its own connections and
+    file systems.
 
     Args:
-        options: How shards are fetched, kept and opened; None for the defaults.
-        retry: How often and after which waits a fetch is tried again.
-        meter: Counts what is done; None for a new one.
+        options: How shards are fetched, cached and opened; None for the defaults.
+        retry: How often a fetch is attempted, and after which waits; None for the defaults.
+        meter: Counts fetches, retries and the like; None for a new one.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Storage:
     ) -> None:
         options = options or StorageOptions()
         if options.cache_dir is not None:
-            # Absolute at once: the user, or the worker that this is pickled to, may be in another folder later.
+            # Made absolute now, because the current folder may change, and may be another one in a worker.
             options = replace(options, cache_dir=str(Path(options.cache_dir).expanduser().absolute()))
         self.options = options
         self._retry = retry or RetryPolicy()
@@ -85,54 +85,57 @@ class Storage:
 
     @property
     def cache_dir(self) -> str:
-        """Absolute path of the cache folder; it is made when something is written."""
+        """Absolute path of the cache folder; it is created when something is written."""
         return self._cache.folder.path
 
     def check_cache_folder(self) -> None:
-        """Check that the cache folder is safe to read, for those that look for something in it beside shards.
+        """Check that the cache folder is safe to read; for callers that read other files than shards from it.
 
         Raises:
-            FetchError: Somebody else could have put files into it.
+            FetchError: Other users could have put files into the folder.
         """
         self._cache.folder.check()
 
     def make_cache_folder(self) -> None:
-        """Make the cache folder, for those that keep something in it beside shards.
+        """Create the cache folder; for callers that keep other files than shards in it.
 
         Raises:
-            FetchError: It cannot be made, or the private one is not private.
+            FetchError: The folder cannot be created, or is the private one and open to other users.
         """
         self._cache.folder.make()
 
     @property
     def space(self) -> CacheSpace:
-        """What is in the cache folder, and how much may be."""
+        """The accounting of the cache folder: what is in it, and its limit."""
         return self._cache.space
 
     @property
     def most_open_bytes(self) -> int | None:
-        """Bytes of cached shards that a process should have open, because removed ones take room; None for any."""
+        """Most bytes of cached shards that a process should keep open; None for no limit.
+
+        A removed file takes space until the last process closes it.
+        """
         limit = self.options.cache_limit
         return None if limit is None or self.options.keep else limit // _OPEN_SHARE
 
     def open(self, shard: Mapping[str, Any]) -> Source:
-        """Open a shard as a plain tar: fetched if it is elsewhere, unpacked if it is compressed; or by ranges.
+        """Open a shard as a plain tar: a remote shard is fetched or read by ranges, a compressed one is unpacked.
 
-        A local shard's `md5sum` (`checksum="md5"`) is compared at its first opening in a process; a fetched one's while
-        it arrives, and then no more.
+        With `checksum="md5"`, the `md5sum` of a local shard is compared when a process opens it for the first time, and that
+        of a fetched shard once, while it is downloaded.
 
         Args:
-            shard: `url`, and `filesize` and `md5sum` of the stored file where they are known.
+            shard: The shard's entry in the descriptor: `url`; optionally `filesize` and `md5sum` of the stored file.
 
         Raises:
-            FetchError: It cannot be had.
-            ShardMismatchError: It is not what `shard` says.
-            TarFormatError: Its compressed stream is damaged.
+            FetchError: The shard cannot be opened or fetched.
+            ShardMismatchError: Size or MD5 differ from what `shard` says.
+            TarFormatError: The compressed stream is damaged.
         """
         location, expected, key = self._look_up(shard)
         if key is not None:
             if self._is_copied(location) and self._cache.find(key) is None:
-                # Never waits for the copy: that is read from the next opening on.
+                # Opened in place, without waiting for the copy; the next opening uses the copy.
                 self._compare_once(location, expected)
                 self.upcoming.copy(shard, self._cache.path(key))
                 return self._open_file(location.path, location.name)
@@ -145,17 +148,17 @@ class Storage:
         return self._open_file(location.path, location.name)
 
     def is_read_in_place(self, shard: Mapping[str, Any]) -> bool:
-        """Tell whether a shard is read where it lies, and never from the cache."""
+        """Return whether a shard is read in place, and never from the cache."""
         location = locate(shard["url"])
         if location.kind != "local" or self.options.cache_local:
             return False
         try:
             return not is_compressed(location, look_at(location)[1])
         except FetchError:
-            return True  # opening it says why
+            return True  # the same error is raised when the shard is opened
 
     def plain_size(self, shard: Mapping[str, Any]) -> int | None:
-        """Return how many bytes a shard's plain tar has, as far as that is known without reading it; else None."""
+        """Return the size of a shard's plain tar in bytes; None when it is not known without reading the shard."""
         location = locate(shard["url"])
         if location.kind == "pipe" or compression_of_name(location.path) is not None:
             return None
@@ -166,7 +169,7 @@ class Storage:
         return size
 
     def open_cached(self, shard: Mapping[str, Any]) -> Source | None:
-        """Open the cached copy of a shard; None where there is none, or the shard is read where it lies."""
+        """Open the cached copy of a shard; None when there is none, or the shard is read in place."""
         location, _, key = self._look_up(shard)
         path = None if key is None else self._cache.find(key)
         return None if path is None else self._open_file(path, location.name, cached=True)
@@ -175,14 +178,14 @@ class Storage:
         """Remove the cached copy of a shard, so that it is fetched again when it is next opened.
 
         Raises:
-            FetchError: The cache did not write that file, or may not remove it.
+            FetchError: The cache did not write the file, or cannot remove it.
         """
         key = self._look_up(shard)[2]
         if key is not None:
             self._cache.remove(key)
 
     def _look_up(self, shard: Mapping[str, Any]) -> tuple[Location, Expected, CacheKey | None]:
-        """Return where a shard lies, what it must be, and what it is called in the cache, None where it is read in place."""
+        """Return a shard's location, its expected size and MD5, and its cache key; the key is None if it is read in place."""
         location = locate(shard["url"])
         expected = Expected.from_shard(shard, self.options.checksum)
         facts = shard
@@ -202,23 +205,24 @@ class Storage:
         return location, expected, key
 
     def read(self, url: str) -> bytes:
-        """Return the whole content of a small object, a descriptor say.
+        """Return the content of a small object, such as a descriptor.
 
         Raises:
-            FetchError: It cannot be had.
+            FetchError: The object cannot be read.
         """
         sink = MemorySink()
         self._fetch(locate(url), sink)
         return bytes(sink.data)
 
     def list_folder(self, url: str) -> list[str] | None:
-        """Return the names of what is in a folder of a store, those of folders with a slash behind.
+        """List a folder in a store.
 
         Returns:
-            In order; None where the URL names no folder, or none that can be listed.
+            Sorted names, those of folders with a slash at the end; None when the URL does not name a folder, or names one
+            that cannot be listed.
 
         Raises:
-            FetchError: The store cannot be asked.
+            FetchError: The store cannot be reached.
         """
         location = locate(url)
         if location.kind != "store":
@@ -228,31 +232,34 @@ class Storage:
         return names
 
     def fetch_ahead(self, shards: Sequence[Mapping[str, Any]]) -> None:
-        """Have shards fetched by another process, the next one first, in place of those named before; return at once.
+        """Fetch shards in another process, the next one first; return at once.
 
-        Local ones that are read in place are read ahead by the system.
+        This replaces the shards of an earlier call. Local shards that are read in place are read into the page cache.
         """
         if self.options.access == "download":
             self._greeting.say(lambda: describe_first(shards))
             self.upcoming.want(shards)
 
     def make_ready(self, shard: Mapping[str, Any], *, unless_opened_after: int | None = None) -> int:
-        """Have a shard in the disk cache, or being read ahead where it is read in place; return its bytes.
+        """Fetch a shard into the disk cache, or have the system read it ahead if it is read in place.
 
         Args:
             shard: As for `open`.
-            unless_opened_after: Nanoseconds since the epoch. A shard that somebody has opened since then is not fetched
-                again: who needed it was faster, and it may have gone since.
+            unless_opened_after: Nanoseconds since the epoch. A shard that was opened after this time is not fetched: the
+                process that needed it has fetched it, and it may have been removed since.
+
+        Returns:
+            Size of the plain tar in bytes.
 
         Raises:
-            WidsError: As for `open`, and where it is not fetched.
+            WidsError: As for `open`; also when the shard is not fetched because of `unless_opened_after`.
         """
         location, expected, key = self._look_up(shard)
         if key is None:
             return read_ahead(location.path)
 
         def fill(part: PartFile) -> None:
-            # Looked at when it is this process's turn, before which others may have fetched it.
+            # Checked only now, because other processes may have fetched the shard while this one waited for its turn.
             if unless_opened_after is not None and self.space.used_ns(key.id) > unless_opened_after:
                 raise FetchError(f"{location.name}: is not fetched, because it was opened already")
             self._fetch_into(location, expected, part)
@@ -260,32 +267,32 @@ class Storage:
         return self._cache.obtain(key, fill, os.path.getsize)
 
     def cached_as(self, shard: Mapping[str, Any]) -> str | None:
-        """Return what a shard is called in the cache's bookkeeping; None where it is read where it lies, or is not there."""
+        """Return the id of a shard in the cache's bookkeeping; None when it is read in place, or cannot be opened."""
         try:
             key = self._look_up(shard)[2]
         except (WidsError, OSError):
-            return None  # who opens it says why
+            return None  # the same error is raised when the shard is opened
         return None if key is None else key.id
 
     def count_ready(self, shards: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-        """Return how many of these shards are in the disk cache, and how many are read where they lie."""
+        """Return how many of these shards are in the disk cache, and how many are read in place."""
         in_place = sum(self.is_read_in_place(shard) for shard in shards)
         there = {shard.id for shard in self.space.shards()}
         return sum(self.cached_as(shard) in there for shard in shards), in_place
 
     def prune(self) -> None:
-        """Remove what exceeds the size of the cache, and what dead processes left unfinished.
+        """Remove shards that exceed the cache's limit, and unfinished files of dead processes.
 
         Raises:
-            FetchError: The folder could hold what somebody else put there.
+            FetchError: Other users could have put files into the folder.
         """
         self._cache.prune()
 
     def clear(self) -> None:
-        """Remove all that the cache wrote.
+        """Remove everything that the cache has written.
 
         Raises:
-            FetchError: The folder could hold what somebody else put there.
+            FetchError: Other users could have put files into the folder.
         """
         self._cache.clear()
 
@@ -322,12 +329,12 @@ class Storage:
         self.meter.add("fetches")
 
     def _is_copied(self, location: Location) -> bool:
-        """Tell whether a shard that is named in the cache could be read where it lies too."""
+        """Return whether a shard is a plain local one that is copied into the cache, and can be read in place until then."""
         local = self.options.cache_local and location.kind == "local"
         return local and not is_compressed(location, look_at(location)[1])
 
     def _compare_once(self, location: Location, expected: Expected) -> None:
-        """Compare a local shard's MD5, unless this process has done so for this very file."""
+        """Compare a local shard's MD5, unless this process has already done so for this state of the file."""
         if expected.md5 is None:
             return
         file = (location.path, Identity.from_stat(look_at(location)[0]))
@@ -373,10 +380,10 @@ class Storage:
 
 
 class _Opening:
-    """One attempt to open a cached file: what was done, and with which path.
+    """One attempt to open a cached file; remembers the path, and whether the file had to be fetched.
 
     Args:
-        fetch: Brings the content into a file.
+        fetch: Fetches the content into a file.
         open_file: Opens a file, given its path.
     """
 

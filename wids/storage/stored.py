@@ -1,4 +1,4 @@
-"""Shards as they are stored now, whatever the disk cache has of them: for those that describe and check them."""
+"""Shards as they are stored now, whatever the disk cache has; for tools that describe or verify them."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredShard:
-    """A shard, and the object that it is stored as."""
+    """A shard, and the stored object that it is read from."""
 
     source: Source
     """The plain tar."""
     size: int
-    """Bytes of the object, which may be compressed."""
+    """Bytes of the stored object, which may be compressed."""
     identity: Identity | None
-    """Of the object; None where its store does not tell one state of it from another."""
+    """Identity of the stored object; None when its store does not provide enough to notice a change."""
     digest: Callable[[], str] | None
-    """Returns the MD5 of the object; None where it was not asked for."""
+    """Returns the MD5 of the stored object; None when it was not asked for."""
 
     @property
     def md5(self) -> str | None:
-        """Of the object, 32 hexadecimal digits; None where it was not asked for."""
+        """MD5 of the stored object, 32 hexadecimal digits; None when it was not asked for."""
         return None if self.digest is None else self.digest()
 
 
 class StoredShards:
-    """Gives shards as they are stored now.
+    """Opens shards as they are stored now.
 
     Args:
-        cache: What is fetched whole lies in its folder until it was looked at.
+        cache: Disk cache in whose folder an object that is fetched whole is kept while it is in use.
         ranges: Reads parts of remote objects.
-        fetch: Brings an object into a sink.
-        open_file: Opens a file, given its path and what messages call it.
+        fetch: Fetches an object into a sink; returns its size.
+        open_file: Opens a file, given its path and its name for messages.
     """
 
     def __init__(
@@ -68,20 +68,22 @@ class StoredShards:
 
     @contextmanager
     def inspect(self, url: str, *, digest: bool = True) -> Iterator[StoredShard]:
-        """Give a shard as it is stored now, for a block; nothing is kept of it, and no cached copy is taken for it.
+        """Open a shard as it is stored now, for the duration of a `with` block.
+
+        The disk cache is not consulted, and a file that is fetched is removed at the end of the block.
 
         Args:
-            url: Of the shard.
-            digest: Also the MD5 of the stored object.
+            url: URL of the shard.
+            digest: Also compute the MD5 of the stored object.
 
         Raises:
-            FetchError: It cannot be had.
-            TarFormatError: Its compressed stream is damaged.
+            FetchError: The shard cannot be opened or fetched.
+            TarFormatError: The compressed stream is damaged.
         """
         location = locate(url)
         if location.kind == "local" and not is_compressed(location, look_at(location)[1]):
             source = self._open(location.path, location.name)
-            # At once, so that the pages come in order from a disk.
+            # Computed first, so that the pages are read from a disk in order.
             md5 = digest_source(source) if digest else None
             yield StoredShard(source, source.identity.size, source.identity, None if md5 is None else lambda: md5)
             return
@@ -98,18 +100,18 @@ class StoredShards:
 
     @contextmanager
     def read_through(self, url: str, *, digest: bool = True) -> Iterator[StoredShard]:
-        """Give a shard as it is stored now, for a block that reads it from front to back.
+        """Open a shard as it is stored now, for a `with` block that reads it from front to back.
 
-        Of a remote one nothing is stored, and without `digest` no more is read than the headers need. Only what is
-        compressed, or comes from a server that sends no parts, is on the disk until the block ends.
+        A remote shard is read by ranges without being stored; without `digest`, little more than its headers is read. Only
+        when it is compressed, or its server does not send ranges, is it on the disk until the block ends.
 
         Args:
-            url: Of the shard.
-            digest: Also the MD5 of the stored object; it is had once the block has read what it needs.
+            url: URL of the shard.
+            digest: Also compute the MD5 of the stored object; to be asked for after the block has read what it needs.
 
         Raises:
-            FetchError: It cannot be had.
-            TarFormatError: Its compressed stream is damaged.
+            FetchError: The shard cannot be opened or fetched.
+            TarFormatError: The compressed stream is damaged.
         """
         location = locate(url)
         source = None if location.kind in {"local", "pipe"} else self._ranges.try_open(location)
@@ -131,7 +133,7 @@ class StoredShards:
             source.release()
 
     def identify(self, url: str) -> Identity | None:
-        """Return what tells the present state of an object from others; None where its store does not say, or it is not there."""
+        """Return the identity of an object's present state; None when its store does not provide one, or it is not there."""
         location = locate(url)
         try:
             if location.kind == "local":
@@ -140,5 +142,5 @@ class StoredShards:
                 return None
             piece = self._ranges.read(location, 0, HEAD_BYTES)
         except (WidsError, OSError):
-            return None  # who opens it says why
+            return None  # the same error is raised when the object is opened
         return None if piece.tag is None else Identity(piece.size, etag=piece.tag)

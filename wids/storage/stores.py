@@ -1,7 +1,8 @@
-"""Object stores and whatever else has a `scheme://`, by fsspec.
+"""Object stores, and everything else with a `scheme://`, through fsspec.
 
-A file system is made anew in each process: most hold sessions and event loops that do not survive a fork. Its reads are
-many small requests, so the object's identity is compared before and after: a changed one is an error, not a mixture.
+Each process makes its own file systems, because most of them have sessions and event loops that do not survive a fork. An
+object is read in several requests, so its version is compared before and after: a changed object is an error, and never a
+mixture of both versions.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 16 << 20
-"""Asked for at once; each is a request of its own, so it is larger than a web server's chunks."""
+"""Bytes of a chunk; larger than a web server's, because each chunk is a request."""
 
 _MOST_OPENED = 1024
-"""Objects that are read by ranges, of which is remembered what their stores said; others are asked about again."""
+"""Most objects that are read by ranges and whose state is remembered; the state of others is requested again."""
 
 _EXTRAS = {
     "s3": "s3", "s3a": "s3",
@@ -39,14 +40,14 @@ _EXTRAS = {
 """The extra of this package that installs a scheme's driver."""
 
 _PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError)
-"""What the next attempt will not change."""
+"""Errors that another attempt will not solve."""
 
 _VERSION_KEYS = (
     "ETag", "etag", "e_tag", "md5Hash", "content_md5", "generation", "version_id", "VersionId", "sha256",
     "blob_id", "xet_hash", "lfs",
 )  # fmt: skip
 _TIME_KEYS = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
-"""Where file systems put what changes with an object; never the time of access, which reading changes."""
+"""Entries of `info` that change with an object, in various file systems; not the access time, which reading changes."""
 
 
 class ObjectStores:
@@ -72,8 +73,8 @@ class ObjectStores:
     def read_range(self, location: Location, start: int, stop: int) -> Piece:
         """Read a part of an object.
 
-        The object is the one that was there at the first range of it: s3 refuses other ones by itself; other stores are asked
-        after each range.
+        The object must be the same as at its first range: s3 refuses a changed one by itself, and other stores are asked for
+        the object's version after each range.
         """
         file_system, path = self.file_system(location)
         opened = None if start == 0 else self._opened.get(location.url)
@@ -101,7 +102,7 @@ class ObjectStores:
         return Piece(bytes(data), size, version_of(info))
 
     def _open_object(self, file_system: Any, path: str, location: Location) -> tuple[Any, dict[str, Any]]:
-        """Return what a store says about an object, and for s3 a file, which sends the object's tag with each request."""
+        """Return an object's info, and before it, for s3 only, a file that sends the object's ETag with each request."""
         info = object_info(file_system, path, location)
         if info.get("type") == "directory":
             raise FetchError(f"{location.name}: is a folder and no object; is the URL right?")
@@ -111,11 +112,11 @@ class ObjectStores:
             return file_system.open(path, "rb", cache_type="none"), info
 
     def list_folder(self, location: Location) -> list[str] | None:
-        """Return the names of what is in a folder, in order, those of folders with a slash behind; None where it is none.
+        """Return the sorted names in a folder, those of folders with a slash at the end; None when it cannot be listed.
 
         Raises:
-            FetchError: The store's driver is missing or refuses the URL.
-            PassingError: The store cannot be asked.
+            FetchError: The store's driver is not installed, or refuses the URL.
+            PassingError: The store cannot be reached.
         """
         file_system, path = self.file_system(location)
         path = path.rstrip("/")
@@ -124,17 +125,17 @@ class ObjectStores:
             try:
                 infos = file_system.ls(path, detail=True)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
-                return None  # who may not list may still read; reading says what is wrong
+                return None  # reading may be allowed where listing is not; what is wrong is reported when reading
         names = [(info["name"].rstrip("/"), info.get("type") == "directory") for info in infos]
         if any(name == path and not is_folder for name, is_folder in names):
-            return None  # a file is listed as itself, and so is the empty object that marks a folder
+            return None  # a file is listed as itself
         return sorted(name.rpartition("/")[2] + "/" * is_folder for name, is_folder in names if name != path)
 
     def file_system(self, location: Location) -> tuple[Any, str]:
         """Return the file system of a URL, and the object's path in it.
 
         Raises:
-            FetchError: No driver, or one that refuses the URL or its options.
+            FetchError: The driver is not installed, or refuses the URL or its options.
         """
         import fsspec.core
 
@@ -150,7 +151,7 @@ class ObjectStores:
             file_system, path = fsspec.core.url_to_fs(location.url, skip_instance_cache=True, **self._storage_options)
         except ImportError as error:
             raise FetchError(f"{location.name}: {_missing_driver(location.url, error)}") from error
-        except Exception as error:  # each driver raises errors of its own for options and URLs that it refuses
+        except Exception as error:  # drivers have error types of their own for options and URLs that they refuse
             raise FetchError(
                 f"{location.name}: its file system cannot be opened: {describe(error, location)}; "
                 "are URL and storage_options right?"
@@ -162,32 +163,32 @@ def _fetch_unchanged(file: Any, start: int, stop: int, location: Location) -> An
     try:
         return file._fetch_range(start, stop)  # noqa: SLF001 - what drivers implement for fsspec's block caches
     except OSError as error:
-        if type(error).__name__ == "FileExpired":  # of s3fs, which need not be installed
+        if type(error).__name__ == "FileExpired":  # s3fs's error; s3fs need not be installed
             raise FetchError(f"{location.name}: has changed since it was opened; open the dataset again") from None
         raise
 
 
 def object_info(file_system: Any, path: str, location: Location) -> dict[str, Any]:
-    """Return what the store says about an object now.
+    """Return the current `info` of an object.
 
     Raises:
-        FetchError: It is not there.
-        PassingError: The store cannot be asked.
+        FetchError: The object is not there.
+        PassingError: The store cannot be reached.
     """
     with store_errors(location):
-        file_system.invalidate_cache()  # a listing that was kept would hide that the object has changed
+        file_system.invalidate_cache()  # a cached listing would hide a change of the object
         info: dict[str, Any] = file_system.info(path)
         return info
 
 
 def version_of(info: Mapping[str, Any]) -> str:
-    """Return what changes when an object is replaced, as far as its store tells."""
+    """Return a text that changes when an object is replaced, made of what its store provides."""
     return repr([info.get(key) for key in ("size", *_VERSION_KEYS, *_TIME_KEYS)])
 
 
 @contextmanager
 def store_errors(location: Location) -> Iterator[None]:
-    """Turn a driver's errors into those of a transport."""
+    """Turn a driver's errors into `FetchError` and `PassingError`."""
     try:
         yield
     except FetchError:
@@ -196,17 +197,17 @@ def store_errors(location: Location) -> Iterator[None]:
         raise FetchError(
             f"{location.name}: cannot be opened: {describe(error, location)}; are URL and storage_options right?"
         ) from _presentable(error, location)
-    except Exception as error:  # drivers pass on the errors of a dozen client libraries
+    except Exception as error:  # drivers raise the errors of a dozen client libraries
         raise PassingError(describe(error, location)) from _presentable(error, location)
 
 
 def describe(error: Exception, location: Location) -> str:
-    """Return an error's kind, and its text where the URL has no secret that could be in it."""
+    """Return an error's type, and its text unless the URL has secrets that could be in it."""
     return f"{type(error).__name__}: {error}".rstrip(": ") if _presentable(error, location) else type(error).__name__
 
 
 def _presentable(error: Exception, location: Location) -> Exception | None:
-    # Drivers write URLs and paths into their errors, and a traceback shows the text of each cause.
+    # Drivers put URLs and paths into their messages, and a traceback shows the message of each cause.
     return error if location.name == location.url else None
 
 

@@ -1,11 +1,11 @@
-"""A transport opens a stored object and lets its bytes come in order.
+"""Transports: each opens stored objects of one kind and streams their bytes.
 
     local     LocalFiles        this module
     web       WebServers        web.py        http and https, by urllib3
     store     ObjectStores      stores.py     s3, gs, az, hf, memory, …, by fsspec
     pipe      Commands          command.py    only when allowed
 
-Each raises `PassingError` for what may be gone at the next attempt and `FetchError` for what will not.
+A transport raises `PassingError` for a problem that another attempt may solve, and `FetchError` for all others.
 """
 
 from __future__ import annotations
@@ -23,48 +23,52 @@ if TYPE_CHECKING:
     from wids.storage.locations import Location
 
 CHUNK_BYTES = 1 << 20
-"""Bytes read and passed on at once."""
+"""Bytes that are read and passed on at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """Where an earlier body of the same object was cut."""
+    """Where an interrupted transfer of an object is to be resumed."""
 
     start: int
-    """Offset of the first byte that is still missing; above 0."""
+    """Offset of the first missing byte, above 0."""
     etag: str
-    """Strong tag of the object that the bytes before it came from."""
+    """Strong ETag of the object that the bytes before `start` are from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The bytes of an object on their way; reading `chunks` raises what the transport raises."""
+    """The streamed bytes of an object; iterating over `chunks` raises the errors of the transport."""
 
     chunks: Generator[bytes]
-    """In order, none empty; closing it lets go of what it reads from."""
+    """Bytes in order, no chunk empty; closing the generator closes what it reads from."""
     size: int | None
-    """Bytes of the whole object; None where the other side does not say."""
+    """Bytes of the whole object; None when unknown."""
     start: int = 0
-    """Offset in the object of the first chunk: the resume point's where it was accepted, else 0."""
+    """Offset of the first chunk in the object: that of the resume point if it was accepted, else 0."""
     etag: str | None = None
-    """Strong tag of the object; None where there is none, and the body cannot be resumed."""
+    """Strong ETag of the object; None when it has none, so that the transfer cannot be resumed."""
 
 
 class Transport(Protocol):
     """Opens objects of one kind of location; safe to use from several threads of the process that made it."""
 
     def open(self, location: Location, resume: ResumePoint | None = None) -> AbstractContextManager[Body]:
-        """Open an object, from `resume` on where the other side agrees that it is the same object still.
+        """Open an object.
+
+        Args:
+            location: Where the object is.
+            resume: Where to begin, if the object is still the same; a transport that cannot tell begins at 0.
 
         Raises:
-            FetchError: It cannot be had, now or later.
-            PassingError: It may be had at the next attempt.
+            FetchError: The object cannot be opened, and another attempt will not help.
+            PassingError: The object cannot be opened, but another attempt may succeed.
         """
         ...
 
 
 class LocalFiles:
-    """Files of this machine, read to be copied or unpacked."""
+    """The transport of local files, for those that are copied or unpacked."""
 
     @contextmanager
     def open(self, location: Location, resume: ResumePoint | None = None) -> Iterator[Body]:

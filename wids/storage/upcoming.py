@@ -1,4 +1,4 @@
-"""What a process needs next: shards that another process fetches or copies for it, and that nobody removes meanwhile."""
+"""The shards that a process needs next: another process fetches or copies them, and they are protected from removal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MOST_COPYING = 64
-"""Copies of local shards that a process waits for; the one that was asked for first is forgotten first."""
+"""Most copies of local shards that are tracked at a time; the oldest request is forgotten first."""
 
 
 class Upcoming:
-    """Shards that are brought into the disk cache before they are read.
+    """Has shards brought into the disk cache before they are read.
 
     Args:
-        storage: How they are fetched.
+        storage: Storage that fetches them.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -37,13 +37,13 @@ class Upcoming:
         self._copying: dict[str, tuple[Mapping[str, Any], str]] = {}
 
     def want(self, shards: Sequence[Mapping[str, Any]]) -> None:
-        """Have shards fetched, the next one first, in place of those named before; return at once."""
+        """Fetch shards in the background, the next one first, instead of those of an earlier call; return at once."""
         self._wanted = list(shards)
         self._announce(shards)
         self._tell()
 
     def copy(self, shard: Mapping[str, Any], path: str) -> None:
-        """Have a local shard copied to this path; return at once."""
+        """Copy a local shard to this path in the background; return at once."""
         self._copying[shard["url"]] = (shard, path)
         for url, (_, made) in list(self._copying.items()):
             if Path(made).exists() or len(self._copying) > _MOST_COPYING:
@@ -51,12 +51,12 @@ class Upcoming:
         self._tell()
 
     def is_copied(self, url: str) -> bool:
-        """Tell whether the copy of a local shard that was not there yet when it was opened is whole by now."""
+        """Return whether a copy that `copy` asked for is complete by now."""
         copying = self._copying.get(url)
         return copying is not None and Path(copying[1]).exists()
 
     def stop(self) -> None:
-        """End the process that fetches shards, where there is one, and need nothing more."""
+        """Stop the process that fetches shards, if there is one, and withdraw all requests."""
         self._wanted = []
         self._copying.clear()
         for made in (self._ahead.take(), self._announcement.take()):
@@ -67,8 +67,8 @@ class Upcoming:
         self._ahead.get().want([*self._wanted, *(shard for shard, _ in list(self._copying.values()))])
 
     def _announce(self, shards: Sequence[Mapping[str, Any]]) -> None:
-        """Tell all who use the cache folder what is needed next, so that it stays there."""
-        # Local ones are not looked into, which would read from each of them.
+        """Announce to all processes that use the cache folder what is needed next, so that they do not remove it."""
+        # Local shards are skipped unless they are copied: finding out whether one is compressed would read from it.
         cache_local = self._storage.options.cache_local
         may_be_cached = [shard for shard in shards if cache_local or locate(shard["url"]).kind != "local"]
         ids = [shard_id for shard in may_be_cached if (shard_id := self._storage.cached_as(shard)) is not None]

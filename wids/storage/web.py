@@ -1,8 +1,8 @@
-"""http and https: one urllib3 pool per process, exact lengths, and bodies that go on where they were cut.
+"""http and https: one urllib3 pool per process, exact lengths, and transfers that resume where they were cut.
 
-A body counts only when it is as long as `Content-Length` says. A cut one is resumed by `Range` with `If-Range` and a
-strong entity tag (RFC 9110, sections 13.1.5 and 14.2), so that the server itself refuses to mix two objects; what it answers is
-checked all the same: status 206, the very range, the very tag.
+A body is accepted only when its length is the `Content-Length`. A transfer that was cut is resumed with `Range`, `If-Range`
+and a strong ETag (RFC 9110, sections 13.1.5 and 14.2), so that the server itself refuses to mix two objects. The response is
+checked all the same: it must have status 206, exactly the requested range, and the same ETag.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 20.0
 _READ_TIMEOUT_S = 60.0
-"""Without a single byte; a slow body may take as long as it needs."""
+"""Seconds without a single byte; a slow body may take as long as it needs."""
 _CONNECTIONS_PER_HOST = 32
 _MOST_REDIRECTS = 10
 
@@ -48,7 +48,7 @@ class WebServers:
 
     @contextmanager
     def open(self, location: Location, resume: ResumePoint | None = None) -> Iterator[Body]:
-        """Ask for an object, or for the rest of it."""
+        """Request an object, or the rest of it."""
         headers = {}
         if resume is not None:
             headers = {"Range": f"bytes={resume.start}-", "If-Range": resume.etag}
@@ -62,16 +62,16 @@ class WebServers:
             else:
                 raise status_error(response, location.name)
         finally:
-            # A connection with an unread rest of a body cannot be used again.
+            # A connection on which a part of the body is still unread cannot be reused.
             response.close()
             response.release_conn()
 
     def read_range(self, location: Location, start: int, stop: int) -> Piece:
-        """Read a part of an object: status 206, the very range and the exact length, or nothing."""
+        """Read a part of an object; the response must have status 206, the requested range and the exact length."""
         response = self.request(location, {"Range": f"bytes={start}-{stop - 1}"})
         try:
             if response.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and start == 0:
-                return Piece(b"", 0, _tag(response))  # an empty object has no byte to ask for
+                return Piece(b"", 0, _tag(response))  # of an empty object no range can be satisfied
             if response.status == HTTPStatus.OK:
                 raise WholeOnlyError(
                     f"{location.name}: the server sends the whole object where a part is asked for; "
@@ -89,15 +89,15 @@ class WebServers:
             response.release_conn()
 
     def request(self, location: Location, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
-        """Send a GET; the caller reads and closes the response.
+        """Send a GET request; the caller reads and closes the response.
 
         Raises:
-            FetchError: The URL is malformed, or redirected too often.
-            PassingError: The server cannot be reached, or does not answer.
+            FetchError: The URL is malformed or redirected too often, or the server's certificate is not valid.
+            PassingError: The server cannot be reached, or does not respond.
         """
         import urllib3
 
-        # connect and read are False, not 0: urllib3 then raises the cause itself and not an error that holds the URL.
+        # connect and read are False, not 0, so that urllib3 raises the cause itself, instead of an error with the URL in it.
         redirects_only = urllib3.Retry(
             total=None, connect=False, read=False, redirect=_MOST_REDIRECTS, status=0, other=0
         )
@@ -113,7 +113,7 @@ class WebServers:
                 decode_content=False,
             )
         except urllib3.exceptions.MaxRetryError as error:
-            # The error's own text, and so its traceback, would show the signed URL.
+            # `from None`: the text of this error, which a traceback would show, has the signed URL.
             if isinstance(error.reason, urllib3.exceptions.SSLError):
                 raise FetchError(
                     f"{location.name}: no safe connection: {error.reason}; is the server's certificate right?"
@@ -150,13 +150,13 @@ class WebServers:
 
 
 def strong_etag(response: urllib3.BaseHTTPResponse) -> str | None:
-    """Return the entity tag, or None where there is none or only a weak one."""
+    """Return the ETag; None when there is none, or only a weak one."""
     etag = response.headers.get("ETag")
     return etag if etag is not None and etag.startswith('"') else None
 
 
 def status_error(response: urllib3.BaseHTTPResponse, name: str) -> FetchError | PassingError:
-    """Return the error that a status means which brings no body."""
+    """Return the error for a response whose status means that it does not have the object."""
     status = response.status
     text = f"{status} {response.reason or ''}".strip()
     if status in _PASSING_STATUS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -183,7 +183,7 @@ def _resumed_size(response: urllib3.BaseHTTPResponse, resume: ResumePoint) -> in
 
 
 def _part_size(response: urllib3.BaseHTTPResponse, start: int, stop: int) -> int:
-    """Return how large the object is that the right part of it came from."""
+    """Check that a response is for the requested range; return the size of the whole object in bytes."""
     content_range = response.headers.get("Content-Range", "")
     match = _CONTENT_RANGE.fullmatch(content_range.strip())
     if match is None or int(match[1]) != start or int(match[2]) + 1 != min(stop, int(match[3])):
@@ -195,7 +195,7 @@ def _part_size(response: urllib3.BaseHTTPResponse, start: int, stop: int) -> int
 
 
 def _tag(response: urllib3.BaseHTTPResponse) -> str | None:
-    """Return what changes with the object, as far as the server tells."""
+    """Return the ETag, else the time of the last change; None when the server sends neither."""
     return response.headers.get("ETag") or response.headers.get("Last-Modified")
 
 
@@ -228,7 +228,7 @@ def _retry_after_s(response: urllib3.BaseHTTPResponse) -> float | None:
 
 
 def _split_credentials(url: str) -> tuple[str, dict[str, str]]:
-    """Return the URL without user and password, and the header that carries them instead."""
+    """Split a URL into itself without user and password, and the header that carries these instead."""
     match = re.match(r"([A-Za-z]+://)([^/?#]*)@(.*)", url, re.DOTALL)
     if match is None:
         return url, {}
@@ -239,7 +239,7 @@ def _split_credentials(url: str) -> tuple[str, dict[str, str]]:
 
 
 def _proxy_for(url: str) -> str:
-    """Return the proxy that the environment names for `url`, or an empty string."""
+    """Return the proxy that the environment sets for `url`; empty when there is none."""
     from urllib.request import getproxies, proxy_bypass
 
     scheme, _, rest = url.partition("://")
