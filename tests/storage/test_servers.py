@@ -207,6 +207,16 @@ def test_s3_says_what_is_not_there_without_its_secret(s3: dict[str, Any], tmp_pa
     assert "hunter2" not in str(caught.value)
 
 
+def test_an_s3_folder_with_a_marker_of_its_own_is_listed(s3: dict[str, Any], tmp_path: Path) -> None:
+    store = file_system(s3)
+    store.pipe("data/marked/", b"")  # what "Create folder" in the AWS console makes
+    store.pipe("data/marked/0.tar", b"x")
+    storage = Storage(StorageOptions(cache_dir=str(tmp_path), storage_options=s3))
+
+    assert storage.list_folder("s3://data/marked") == ["0.tar"]
+    assert storage.list_folder("s3://data/marked/0.tar") is None
+
+
 def _read_one(dataset: Any, answers: Any) -> None:
     answers.put(dataset.read(45)[".txt"][:10])
 

@@ -161,3 +161,26 @@ def test_secrets_of_a_url_stay_out_of_a_drivers_errors(bucket: str, make_storage
         make_storage().open({"url": url})
 
     assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+class Marking(Renamed):
+    """A store that lists the empty object of a folder's own name, as s3fs does."""
+
+    protocol = "marking"
+    cachable = False
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        entries = super().ls(path, detail=True, **options)
+        if [entry["name"] for entry in entries] == [path]:
+            return entries
+        return [{"name": f"{path}/", "size": 0, "type": "file"}, *entries]
+
+
+def test_a_folder_with_a_marker_of_its_own_is_listed(bucket: str, make_storage: Callable[..., Storage]) -> None:
+    fsspec.register_implementation("marking", Marking, clobber=True)
+    folder = put(f"{bucket}/train/0.tar", DATA).replace("memory://", "marking://").removesuffix("/0.tar")
+    storage = make_storage()
+
+    assert storage.list_folder(folder) == ["0.tar"]
+    assert storage.list_folder(f"{folder}/") == ["0.tar"]
+    assert storage.list_folder(f"{folder}/0.tar") is None

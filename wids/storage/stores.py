@@ -126,10 +126,11 @@ class ObjectStores:
                 infos = file_system.ls(path, detail=True)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 return None  # reading may be allowed where listing is not; what is wrong is reported when reading
-        names = [(info["name"].rstrip("/"), info.get("type") == "directory") for info in infos]
-        if any(name == path and not is_folder for name, is_folder in names):
+        if any(info["name"] == path and info.get("type") != "directory" for info in infos):
             return None  # a file is listed as itself
-        return sorted(name.rpartition("/")[2] + "/" * is_folder for name, is_folder in names if name != path)
+        # An empty object of the folder's own name, with a slash at the end, marks a folder; stores list it in the folder.
+        entries = [(info["name"].rstrip("/"), info.get("type") == "directory") for info in infos]
+        return sorted(name.rpartition("/")[2] + "/" * is_folder for name, is_folder in entries if name != path)
 
     def file_system(self, location: Location) -> tuple[Any, str]:
         """Return the file system of a URL, and the object's path in it.
