@@ -160,12 +160,12 @@ def _matches(parts: list[str], pattern: list[str]) -> bool:
 
 
 def _public(names: Iterable[str]) -> list[str]:
-    """Return the names that are in no private folder."""
+    """Return the names that are not in a private folder, whose name begins with two underscores."""
     return [name for name in names if not _count_private(name.split("/"))]
 
 
 def _count_private(parts: list[str]) -> int:
-    """Return how many folders of a path begin with two underscores; only a pattern that has as many reaches into them."""
+    """Return the number of private folders in a path; a pattern must have the same number to match it."""
     return sum(part.startswith("__") for part in parts[:-1])
 
 

@@ -55,7 +55,7 @@ def local_path(text: str) -> str | None:
 
 
 def _path_of(text: str) -> str:
-    """Return the path in a URL, or a path as it is; a host that is written wrong is left to whoever asks it.
+    """Return the path in a URL; a path is returned as it is. The host is not checked: that happens when it is contacted.
 
     Examples:
         >>> _path_of("http://[x/a.tar?sig=1"), _path_of("file:/a.tar"), _path_of("a?b.tar")
@@ -130,7 +130,7 @@ def expand_braces(pattern: str) -> list[str]:
     """Return the names that a pattern with braces stands for; a name without braces stands for itself.
 
     Raises:
-        DescriptorError: There are more than ten million names, or a brace is not closed.
+        DescriptorError: There are more than ten million names, or a brace has no counterpart.
 
     Examples:
         >>> expand_braces("a-{08..10}.tar"), expand_braces("b.tar")
@@ -148,7 +148,7 @@ def expand_braces(pattern: str) -> list[str]:
             )
     try:
         return list(braceexpand.braceexpand(pattern))
-    except ValueError as error:  # its UnbalancedBracesError, which its stubs do not name
+    except ValueError as error:  # braceexpand's UnbalancedBracesError, which its type stubs do not have
         raise DescriptorError(
             f"{redact(pattern)}: one of its braces has no other one; close it, or put a backslash before it"
         ) from error

@@ -238,7 +238,7 @@ def sniff(head: bytes) -> Compression | None:
         True
     """
     if _looks_like_tar(head):
-        return None  # the name of its first member may begin with any bytes
+        return None  # a tar begins with the name of its first member, which may look like any signature
     return next((compression for compression in _COMPRESSIONS if compression.is_start(head)), None)
 
 

@@ -1,4 +1,4 @@
-"""Values that cannot cross a fork or a pickle, made anew in each process."""
+"""Values that cannot cross a fork or a pickle: each process makes its own."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from wids.errors import TarFormatError
 
-_LONGEST_NUMBER = 64
+LONGEST_NUMBER = 64
 """Most digits of a decimal number, leading zeros included."""
 
 PaxRecords = dict[bytes, bytes]
@@ -73,7 +73,7 @@ def pax_size(records: PaxRecords, offset: int, file: str) -> int | None:
     value = records.get(b"size")
     if not value:  # an empty value cancels an earlier record
         return None
-    if not value.isdigit() or len(value) > _LONGEST_NUMBER:
+    if not value.isdigit() or len(value) > LONGEST_NUMBER:
         raise TarFormatError(
             f"{file}: damaged: the pax headers before the header at byte {offset} say size={value[:40]!r}, expected a "
             "decimal number; fetch or write the shard again"

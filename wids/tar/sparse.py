@@ -10,6 +10,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from wids.tar.extended import LONGEST_NUMBER
 from wids.tar.headers import BLOCK, SPARSE, parse_number
 
 if TYPE_CHECKING:
@@ -25,10 +26,7 @@ MAX_PARTS = 1 << 20
 """Most parts that one sparse member may have; a longer map would take too much memory for the data it describes."""
 
 _ENTRY = 24
-_ENTRIES_IN_HEADER = 4
 _ENTRIES_IN_BLOCK = 21
-_LONGEST_NUMBER = 64
-"""Most digits of a decimal number, leading zeros included."""
 _LARGEST = (1 << 63) - 1
 
 
@@ -182,13 +180,13 @@ def parse_sparse_10(read_block: Callable[[int], bytes], start: int, stop: int) -
             wanted = 1 + 2 * numbers[0]
             if wanted > 2 * MAX_PARTS:
                 raise ValueError(f"it has {numbers[0]} parts, more than {MAX_PARTS}")
-        if len(text) > _LONGEST_NUMBER and len(numbers) < wanted:
+        if len(text) > LONGEST_NUMBER and len(numbers) < wanted:
             raise ValueError("its map has a line without end")
     return numbers[1:wanted], start
 
 
 def _decimal(digits: bytes) -> int:
-    if not digits.isdigit() or len(digits) > _LONGEST_NUMBER:
+    if not digits.isdigit() or len(digits) > LONGEST_NUMBER:
         raise ValueError(f"{digits[:40]!r} is no decimal number")
     return _bounded(int(digits))
 
