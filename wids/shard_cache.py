@@ -232,7 +232,7 @@ class ShardCache:
         description = self.shards[shard]
         source = self.storage.open(description)
         if isinstance(source, RangeSource):
-            source.on_use(partial(self._drop_worn, shard))
+            source.on_use(partial(self._drop_to_fetch_whole, shard))
         is_stale = shard in self._stale
         index = self._indexes.obtain(
             source, {**description, "index": None, "offsets": None} if is_stale else description
@@ -310,8 +310,8 @@ class ShardCache:
             if reader is not None:
                 _attempt(partial(reader.will_need, positions, fields))
 
-    def _drop_worn(self, shard: int, source: RangeSource) -> None:
-        if self.storage.ranges.wears_out(self.shards[shard], source):
+    def _drop_to_fetch_whole(self, shard: int, source: RangeSource) -> None:
+        if self.storage.ranges.switches_to_whole(self.shards[shard], source):
             self._drop(shard)
 
     def _compare(self, shard: int, description: Mapping[str, Any], reader: TarReader) -> None:

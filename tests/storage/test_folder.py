@@ -103,7 +103,7 @@ def test_hosts_that_share_a_folder_have_each_their_own_in_it(
     names = []
     for host in ("node-1", "node-2.local"):
         monkeypatch.setattr("socket.gethostname", lambda host=host: host)
-        folder_module._own_parts.clear()
+        folder_module._host_folders.clear()
         names += [CacheFolder(str(tmp_path / "new" / "cache")).path for _ in range(2)]
 
     assert names == [

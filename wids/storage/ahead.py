@@ -40,7 +40,7 @@ _LOOK_FOR_PARENT_S = 1.0
 _PATIENCE_S = 10.0
 """Seconds to wait for the process to end before it is killed."""
 _CLOCK_STEP_NS = 50_000_000
-"""File times may be so far behind the clock. A shard opened just before it was announced needs no fetching either."""
+"""How far file times may be behind the clock. A shard opened just before it was announced needs no fetching either."""
 _START = "import sys; sys.path[:0] = sys.argv[2:]; from wids.storage.ahead import serve; serve(int(sys.argv[1]))"
 
 

@@ -161,7 +161,7 @@ class DiskCache:
         self.folder.make()
         self._cleaned.get()
         with ExitStack() as stack:
-            with self._explained(label):
+            with self._explain_errors(label):
                 part = stack.enter_context(self._part_file("passing", label))
                 fill(part)
             yield part.path
@@ -174,13 +174,13 @@ class DiskCache:
     def _find(self, key: CacheKey) -> str | None:
         path = Path(self.folder.path, key.name)
         status, record = _status(path), self._read_record(key)
-        if status is not None and record is not None and not _is_of(record, key, status):
+        if status is not None and record is not None and not _is_record_of(record, key, status):
             # Within a turn, another process may have written the record already, but not yet the file.
             with self.space.turn():
                 status, record = _status(path), self._read_record(key)
         if status is None:
             return None
-        if record is None or not _is_of(record, key, status):
+        if record is None or not _is_record_of(record, key, status):
             return self._find_foreign(path, key, status)
         if record.source != key.source:
             raise FetchError(
@@ -233,7 +233,7 @@ class DiskCache:
     def _write(self, key: CacheKey, fill: Callable[[PartFile], object], use: Callable[[str], T]) -> T:
         path = Path(self.folder.path, key.name)
         started = time.monotonic()
-        with self._explained(key.label), self._part_file(key.id, key.label) as part:
+        with self._explain_errors(key.label), self._part_file(key.id, key.label) as part:
             fill(part)
             status = part.status()
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -257,7 +257,7 @@ class DiskCache:
 
         Args:
             label: Name of the content that is being written, for messages.
-            wanted: Bytes that the full disk has just refused, of which at least so many are to be removed; else 0.
+            wanted: Bytes that the full disk has just refused to write, so that at least as many are removed; else 0.
 
         Raises:
             FetchError: No shard is left to remove.
@@ -271,7 +271,7 @@ class DiskCache:
             wanted = 0
 
     @contextmanager
-    def _explained(self, label: str) -> Iterator[None]:
+    def _explain_errors(self, label: str) -> Iterator[None]:
         """Turn an OSError of the folder into a FetchError with a remedy."""
         try:
             yield
@@ -307,7 +307,7 @@ def _status(path: Path) -> os.stat_result | None:
         raise FetchError(f"{path}: the cached shard cannot be read: {error.strerror}; {CHOOSE_ANOTHER}") from error
 
 
-def _is_of(record: Record, key: CacheKey, status: os.stat_result) -> bool:
+def _is_record_of(record: Record, key: CacheKey, status: os.stat_result) -> bool:
     """Return whether the record is that of the existing file; a name with digests is only ever written by the cache."""
     return key.is_own_name or record.describes(status)
 

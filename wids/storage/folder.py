@@ -42,7 +42,7 @@ class CacheFolder:
     def path(self) -> str:
         """Absolute path; it may not exist yet."""
         chosen = self._cache_dir or os.environ.get("WIDS_CACHE")
-        return _own_part(_absolute(chosen)) if chosen else self._private_path()
+        return _find_host_folder(_absolute(chosen)) if chosen else self._private_path()
 
     @property
     def bookkeeping(self) -> str:
@@ -100,23 +100,23 @@ class CacheFolder:
         return os.path.join(_absolute(node), f"wids-{os.getuid()}")  # noqa: PTH118 - as above
 
 
-_own_parts: dict[str, str] = {}
+_host_folders: dict[str, str] = {}
 """Chosen folder to the one that this host uses. A plain dict without a lock is safe here with threads and forks."""
 
 
-def _own_part(path: str) -> str:
+def _find_host_folder(path: str) -> str:
     """Return the folder itself, or this host's subfolder when other hosts may use the folder too."""
-    found = _own_parts.get(path)
+    found = _host_folders.get(path)
     if found is None:
         found = path
-        if is_on_network(_nearest_that_exists(path)):
+        if is_on_network(_nearest_existing(path)):
             found = os.path.join(path, readable_stem(socket.gethostname()))  # noqa: PTH118 - as above
             _log.warning("%s: is on a network file system; this host keeps its shards in %s", path, found)
-        _own_parts[path] = found
+        _host_folders[path] = found
     return found
 
 
-def _nearest_that_exists(path: str) -> str:
+def _nearest_existing(path: str) -> str:
     while not os.path.exists(path) and path != os.path.dirname(path):  # noqa: PTH110, PTH120 - as above
         path = os.path.dirname(path)  # noqa: PTH120 - as above
     return path

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from wids.storage.locations import Location
 
 
-def look_at(location: Location) -> tuple[os.stat_result, bytes]:
+def read_head(location: Location) -> tuple[os.stat_result, bytes]:
     """Return a local file's status and its first `HEAD_BYTES` bytes.
 
     Raises:

@@ -16,7 +16,7 @@ _LARGE_BYTES = 64 << 20
 """Bytes below which no bar is shown: such an object arrives before its bar could be read."""
 
 
-def is_watched() -> bool:
+def shows_progress() -> bool:
     """Return whether to show progress: `$WIDS_VERBOSE` if it is 0 or 1, else whether stderr is a terminal."""
     said = os.environ.get("WIDS_VERBOSE")
     if said in {"0", "1"}:
@@ -33,7 +33,7 @@ class SayOnce:
     def say(self, line: Callable[[], str]) -> None:
         """Print the line that a function returns, unless one was printed before."""
         said = self._said.get()
-        if not said and is_watched():
+        if not said and shows_progress():
             said.append(line())
             sys.stderr.write(f"wids: {said[0]}\n")
 
@@ -54,7 +54,7 @@ def make_bar(label: str, size: int | None) -> Any:
     """
     from tqdm import tqdm
 
-    shown = size is not None and size >= _LARGE_BYTES and is_watched()
+    shown = size is not None and size >= _LARGE_BYTES and shows_progress()
     return tqdm(
         total=size, desc=label.rpartition("/")[2][-40:], unit="B", unit_scale=True, disable=not shown, leave=False
     )

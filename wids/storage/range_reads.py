@@ -32,7 +32,7 @@ _BLOCK_CACHE_BYTES = 32 << 20
 """Most bytes of recent ranges that each process keeps in memory."""
 _REQUESTS_AT_ONCE = 32
 """Most concurrent requests of a process; with more, stores begin to refuse them."""
-_WORN_SHARE = 0.5
+_WHOLE_SHARE = 0.5
 """`access="auto"`: a shard of which more than this share was read by ranges is fetched whole."""
 
 
@@ -59,7 +59,7 @@ class RangeReads:
         self._meter = meter
         self._blocks = PerProcess(lambda: BlockCache(_BLOCK_CACHE_BYTES))
         self._pools = PerProcess(lambda: ThreadPoolExecutor(_REQUESTS_AT_ONCE, "wids-range"))
-        self._worn: set[str] = set()
+        self._fetched_whole: set[str] = set()
 
     @property
     def pool(self) -> Executor:
@@ -70,14 +70,18 @@ class RangeReads:
         """Keep everything that is read by ranges in memory for the duration of a `with` block."""
         return self._blocks.get().holding()
 
-    def serve(self, location: Location, expected: Expected) -> bool:
+    def applies_to(self, location: Location, expected: Expected) -> bool:
         """Return whether a shard is to be read by ranges.
 
         Raises:
             FetchError: `access` is "range", but the shard cannot be read so.
         """
         access = self._access
-        if access == "download" or location.kind == "local" or (access == "auto" and location.url in self._worn):
+        if (
+            access == "download"
+            or location.kind == "local"
+            or (access == "auto" and location.url in self._fetched_whole)
+        ):
             return False
         if access == "auto":
             # To compare an MD5, the whole shard is needed.
@@ -101,7 +105,7 @@ class RangeReads:
         except WholeOnlyError:
             if self._access == "range":
                 raise
-            self._worn.add(location.url)  # so that no range is requested again
+            self._fetched_whole.add(location.url)  # so that no range is requested again
             return None
         expected.check_size(source.identity.size, location.name)
         if sniff(bytes(source.window(0, HEAD_BYTES)[0])) is not None:
@@ -140,11 +144,11 @@ class RangeReads:
         self._meter.add("requests")
         return piece
 
-    def wears_out(self, shard: Mapping[str, Any], source: RangeSource) -> bool:
+    def switches_to_whole(self, shard: Mapping[str, Any], source: RangeSource) -> bool:
         """Return whether so much of a shard has been read that it is fetched whole when it is opened next."""
-        if self._access != "auto" or source.bytes_read <= _WORN_SHARE * source.identity.size:
+        if self._access != "auto" or source.bytes_read <= _WHOLE_SHARE * source.identity.size:
             return False
-        self._worn.add(shard["url"])
+        self._fetched_whole.add(shard["url"])
         return True
 
 

@@ -40,7 +40,7 @@ _MOST_AHEAD_BYTES = 4 << 20
 _THROUGH_BYTES = 8 << 20
 """Bytes of one request of `ReadThrough`."""
 _HOP_BYTES = 1 << 20
-"""When headers are at most so many bytes apart, `ReadAhead` reads what is between them, instead of requesting each."""
+"""Largest gap, in bytes, between headers that `ReadAhead` reads along, instead of making a request for each header."""
 
 
 @dataclass(frozen=True, slots=True)

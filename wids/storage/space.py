@@ -37,7 +37,7 @@ _POLL_S = 0.005
 _MOST_COUNTS = 100_000
 """Most counts that are kept, those of removed shards included; the oldest are dropped."""
 _HALVE_AFTER = 8
-"""Counts are halved after so many removals per shard in the cache."""
+"""Removals, per shard in the cache, after which the counts are halved."""
 _AHEAD_SUFFIX = ".ahead"
 _USES_SUFFIX = ".uses"
 _RECORD_SUFFIX = ".json"
@@ -304,7 +304,7 @@ class Announcement:
 
     def __init__(self, folder: CacheFolder) -> None:
         path, self._descriptor = create_locked(Path(folder.bookkeeping), "next", _AHEAD_SUFFIX)
-        self._end = weakref.finalize(self, _take_back, path, self._descriptor, os.getpid())
+        self._end = weakref.finalize(self, _withdraw, path, self._descriptor, os.getpid())
 
     def tell(self, shard_ids: Iterable[str]) -> None:
         """Announce which shards are needed, the next one first, instead of those of an earlier call."""
@@ -318,7 +318,7 @@ class Announcement:
         self._end()
 
 
-def _take_back(path: Path, descriptor: int, pid: int) -> None:
+def _withdraw(path: Path, descriptor: int, pid: int) -> None:
     os.close(descriptor)
     if os.getpid() == pid:  # a forked child must not remove its parent's file
         with suppress(OSError):

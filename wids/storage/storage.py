@@ -18,7 +18,7 @@ from wids.storage.compression import UnpackingSink, compression_of_name
 from wids.storage.disk_cache import DiskCache
 from wids.storage.fetch import MemorySink, fetch
 from wids.storage.folder import CacheFolder
-from wids.storage.local import is_compressed, look_at, read_ahead
+from wids.storage.local import is_compressed, read_ahead, read_head
 from wids.storage.locations import Location, LocationKind, locate
 from wids.storage.meter import Meter
 from wids.storage.mounts import is_on_network
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _OPEN_SHARE = 4
-"""A process keeps shards open that take at most 1/4 of the cache's limit, since a removed file takes space until closed."""
+"""Open shards take at most 1/4 of the cache's limit, because a removed file takes space until it is closed."""
 _OPEN_ATTEMPTS = 5
-"""A cached file may be removed after it was found and before it is opened; so often in a row that is no coincidence."""
+"""Attempts to open a cached file, which another process may remove after it was found; hardly this often in a row."""
 
 
 class Storage:
@@ -139,7 +139,7 @@ class Storage:
                 self._compare_once(location, expected)
                 self.upcoming.copy(shard, self._cache.path(key))
                 return self._open_file(location.path, location.name)
-            if self.ranges.serve(location, expected) and self._cache.find(key) is None:
+            if self.ranges.applies_to(location, expected) and self._cache.find(key) is None:
                 source = self.ranges.open(location, expected)
                 if source is not None:
                     return source
@@ -153,7 +153,7 @@ class Storage:
         if location.kind != "local" or self.options.cache_local:
             return False
         try:
-            return not is_compressed(location, look_at(location)[1])
+            return not is_compressed(location, read_head(location)[1])
         except FetchError:
             return True  # the same error is raised when the shard is opened
 
@@ -190,7 +190,7 @@ class Storage:
         expected = Expected.from_shard(shard, self.options.checksum)
         facts = shard
         if location.kind == "local":
-            status, head = look_at(location)
+            status, head = read_head(location)
             expected.check_size(status.st_size, location.name)
             if not self.options.cache_local and not is_compressed(location, head):
                 return location, expected, None
@@ -331,13 +331,13 @@ class Storage:
     def _is_copied(self, location: Location) -> bool:
         """Return whether a shard is a plain local one that is copied into the cache, and can be read in place until then."""
         local = self.options.cache_local and location.kind == "local"
-        return local and not is_compressed(location, look_at(location)[1])
+        return local and not is_compressed(location, read_head(location)[1])
 
     def _compare_once(self, location: Location, expected: Expected) -> None:
         """Compare a local shard's MD5, unless this process has already done so for this state of the file."""
         if expected.md5 is None:
             return
-        file = (location.path, Identity.from_stat(look_at(location)[0]))
+        file = (location.path, Identity.from_stat(read_head(location)[0]))
         if file in self._compared:
             return
         checker = Checker(expected, location.name)

@@ -11,7 +11,7 @@ from wids.errors import WidsError
 from wids.source import Identity, Source, digest_source
 from wids.storage.compression import HEAD_BYTES, UnpackingSink, sniff
 from wids.storage.fetch import DigestSink
-from wids.storage.local import is_compressed, look_at
+from wids.storage.local import is_compressed, read_head
 from wids.storage.locations import locate
 from wids.storage.ranges import ReadAhead, ReadThrough
 
@@ -81,7 +81,7 @@ class StoredShards:
             TarFormatError: The compressed stream is damaged.
         """
         location = locate(url)
-        if location.kind == "local" and not is_compressed(location, look_at(location)[1]):
+        if location.kind == "local" and not is_compressed(location, read_head(location)[1]):
             source = self._open(location.path, location.name)
             # Computed first, so that the pages are read from a disk in order.
             md5 = digest_source(source) if digest else None

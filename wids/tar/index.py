@@ -57,7 +57,7 @@ class TarIndex:
     bytes_after_end: int
     """Number of bytes after the end of the archive; they are ignored."""
     checksums: NDArray[np.uint64] | None = None
-    """`(num_members,)` uint64, xxh3-64 of each member's bytes; None where they were not computed."""
+    """`(num_members,)` uint64, xxh3-64 of each member's bytes; None when they were not computed."""
 
     @property
     def num_samples(self) -> int:

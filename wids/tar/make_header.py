@@ -12,7 +12,7 @@ from __future__ import annotations
 from wids.tar.headers import BLOCK, padded
 
 LARGEST_ALIGNMENT = 64 << 10
-"""Largest alignment in bytes: the comment is up to so long, and fast readers handle pax headers up to this size only."""
+"""Largest alignment in bytes. The comment can be as long, and the fast scan of wids reads pax headers up to this size."""
 
 LONGEST_PLAIN_NAME = 100
 """Bytes of the longest name that always fits one header block; longer ones fit with a slash in the right place."""
@@ -30,8 +30,8 @@ class HeaderMaker:
 
     Args:
         mtime: Modification time of all members, in seconds since the epoch, at least 0.
-        align: Data begins at multiples of so many bytes: a power of two from 512 to `LARGEST_ALIGNMENT`. None for 512,
-            the block size.
+        align: Data begins at multiples of this number of bytes, a power of two from 512 to `LARGEST_ALIGNMENT`. None for
+            512, the block size.
 
     Raises:
         ValueError: An argument is out of range.

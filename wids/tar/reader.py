@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from wids.tar.sparse import Segment
 
 _REMOTE_BUFFER_BYTES = 256 << 10
-"""Buffer of a file over a remote member; a request that reads so many bytes takes hardly longer than a small one."""
+"""Bytes of the buffer of a file over a remote member; a request of this size takes hardly longer than a smaller one."""
 
 _LARGE_SAMPLE_BYTES = 64 << 10
 """Bytes of a sample from which on its pages are requested before they are copied.
 
-The call costs little compared with copying so many bytes. Without it the system reads ahead around each page that is
-touched, in runs of its own choice that also hold bytes of other samples.
+The call costs little compared with copying this much. Without it the system reads ahead around each page that is touched, in
+runs of its own choice that also hold bytes of other samples.
 """
 
 MAX_SPARSE_BYTES = 1 << 30

@@ -191,7 +191,7 @@ class RunFinder:
         """Add the names that extension headers give to `given`, by row; return the number of headers that are ordinary."""
         types = found.blocks[:num_headers, 156]
         rows = np.flatnonzero(_is_extension(types))
-        rows = rows[~_hold_one_mtime(found, rows, sizes[rows])]
+        rows = rows[~_hold_mtime_only(found, rows, sizes[rows])]
         window = self._source.window
         for row in rows.tolist():
             start = int(found.starts[row]) + BLOCK
@@ -200,7 +200,7 @@ class RunFinder:
                 return int(row)
             view, base = window(start, start + size)
             payload = bytes(view[start - base : start - base + size])
-            name = (cut_at_nul(payload) or None) if types[row] == _LONG_NAME else _name_alone(payload)
+            name = (cut_at_nul(payload) or None) if types[row] == _LONG_NAME else _parse_path_only(payload)
             if name is None:
                 return int(row)
             if name:
@@ -224,7 +224,7 @@ def _is_extension(types: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return found
 
 
-def _hold_one_mtime(found: _Candidates, rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _hold_mtime_only(found: _Candidates, rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which of these pax headers hold a modification time and nothing else: `(num_rows,)` bool.
 
     Python's `tarfile` writes one for each member. Headers whose data is not in `found.region` are reported as False.
@@ -246,7 +246,7 @@ def _hold_one_mtime(found: _Candidates, rows: NDArray[np.int64], sizes: NDArray[
     return is_time
 
 
-def _name_alone(payload: bytes) -> bytes | None:
+def _parse_path_only(payload: bytes) -> bytes | None:
     """Return the path in the data of a pax header, empty when it has none; None when it has other records or is damaged."""
     try:
         records = parse_pax(payload, 0, "")
