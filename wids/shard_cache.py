@@ -22,13 +22,14 @@ from tqdm import tqdm
 from wids.closing import threads
 from wids.errors import ShardMismatchError, WidsError, redact
 from wids.index_files import IndexFiles
-from wids.storage import PerProcess, RangeSource
+from wids.storage import DiskReads, PerProcess, RangeSource
 from wids.tar import TarReader
 from wids.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
+    from wids.source import Span
     from wids.storage import Storage
     from wids.tar import TarIndex
 
@@ -38,9 +39,6 @@ T = TypeVar("T")
 
 _MOST_OPEN_SHARDS = 8192
 """Well under 65,530, the number of maps that Linux allows a process by default."""
-
-_MOST_QUIET_BATCHES = 16
-"""After this many batches in a row from memory, no more read-ahead is asked for: in vain it costs a few percent."""
 
 _NUM_LOCKS = 256
 """Shards share this many locks, so that visiting a hundred thousand shards does not leave as many locks behind."""
@@ -87,7 +85,7 @@ class ShardCache:
         self._locks: dict[tuple[int, int], threading.Lock] = {}
         self._warned: set[int] = set()
         self._stale: set[int] = set()
-        self._disk_reads = _DiskReads()
+        self._disk_reads = DiskReads()
         self._holds: PerProcess[set[object]] = PerProcess(set)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -209,7 +207,7 @@ class ShardCache:
         if not shards:
             return []
         workers = min(16, 2 * (os.cpu_count() or 1), len(shards))
-        with self._indexes.alone(), threads(workers) as pool:
+        with self._indexes.exclusive(), threads(workers) as pool:
             return list(tqdm(pool.map(visit, shards), title, len(shards), unit="shard", delay=2, disable=None))
 
     def _open_once(self, shard: int, index: int | None) -> TarReader:
@@ -269,7 +267,7 @@ class ShardCache:
             places: `(shard, position)` of each sample.
             fields: The only fields that will be read; None for all.
         """
-        wanted = _by_shard(places)
+        wanted = _group_by_shard(places)
         hold = object()
         self._holds.get().add(hold)
         try:
@@ -277,16 +275,9 @@ class ShardCache:
                 pool = self.storage.ranges.pool
                 readers = pool.map(lambda shard: _attempt(partial(self.get, shard)), wanted)
                 requests = [
-                    (reader.source, span)
+                    request
                     for reader, positions in zip(readers, wanted.values(), strict=True)
-                    if reader is not None and isinstance(reader.source, RangeSource)
-                    for span in reader.source.joined(
-                        [
-                            span
-                            for position in positions
-                            for span in _attempt(partial(reader.spans, position, fields)) or ()
-                        ]
-                    )
+                    for request in _plan_requests(reader, positions, fields)
                 ]
                 list(pool.map(lambda request: _attempt(partial(request[0].window, *request[1])), requests))
                 yield
@@ -305,7 +296,7 @@ class ShardCache:
         """
         if not self._disk_reads.are_likely():
             return
-        for shard, positions in islice(_by_shard(places).items(), self.lru_size):
+        for shard, positions in islice(_group_by_shard(places).items(), self.lru_size):
             reader = self._readers.get(shard) or _attempt(partial(self._open_once, shard, None))
             if reader is not None:
                 _attempt(partial(reader.will_need, positions, fields))
@@ -364,7 +355,7 @@ class ShardCache:
             reader.source.release()
 
 
-def _by_shard(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+def _group_by_shard(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     """Group `(shard, position)` pairs by shard, in the order in which the shards first occur."""
     positions: dict[int, list[int]] = {}
     for shard, position in places:
@@ -372,21 +363,14 @@ def _by_shard(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     return positions
 
 
-class _DiskReads:
-    """Whether this process has recently read from a disk, by its count of block reads; yes for the first two batches."""
-
-    def __init__(self) -> None:
-        self._num_blocks: int | None = None
-        self._num_quiet = _MOST_QUIET_BATCHES - 3
-
-    def are_likely(self) -> bool:
-        """Return whether the next batch may have to be read from a disk."""
-        # The count starts from zero in a forked child, so it differs from the parent's and the answer is yes there.
-        num_blocks = resource.getrusage(resource.RUSAGE_SELF).ru_inblock
-        is_quiet = self._num_blocks in {None, num_blocks}
-        self._num_quiet = self._num_quiet + 1 if is_quiet else 0
-        self._num_blocks = num_blocks
-        return self._num_quiet < _MOST_QUIET_BATCHES
+def _plan_requests(
+    reader: TarReader | None, positions: list[int], fields: Container[str] | None
+) -> list[tuple[RangeSource, Span]]:
+    """Return the ranges to request for these samples of one shard; none unless the shard is read by ranges."""
+    if reader is None or not isinstance(reader.source, RangeSource):
+        return []
+    spans = [span for position in positions for span in _attempt(partial(reader.spans, position, fields)) or ()]
+    return [(reader.source, span) for span in reader.source.joined(spans)]
 
 
 def _attempt(do: Callable[[], T]) -> T | None:

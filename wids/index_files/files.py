@@ -93,7 +93,7 @@ class IndexFiles:
         return self._cache.keep(source, build_index(ReadAhead(source) if source.is_remote else source))
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Exclude other processes that use the same cache folder for the duration of a `with` block.
 
         When the folder cannot be written, processes do not exclude each other.

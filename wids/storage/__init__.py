@@ -12,10 +12,12 @@ fetch.py, retry.py, checks.py,    one object from its transport into a sink: ret
 compression.py
 transport.py, web.py, stores.py,  where bytes come from: files, http(s), fsspec, commands
 command.py
-local.py, mounts.py               facts about local files; which of them are safe to map
+local.py, mounts.py,              facts about local files; which are safe to map; whether a disk is being read
+disk_reads.py
 meter.py, progress.py, process.py counters and progress; values that each process makes for itself
 """
 
+from wids.storage.disk_reads import DiskReads
 from wids.storage.locations import locate
 from wids.storage.options import StorageOptions
 from wids.storage.process import PerProcess
@@ -27,6 +29,7 @@ from wids.storage.stored import StoredShard
 __all__ = [
     "CacheSpace",
     "CachedShard",
+    "DiskReads",
     "PerProcess",
     "RangeSource",
     "ReadAhead",

@@ -1,7 +1,7 @@
 """A process that fetches shards before they are needed.
 
-It is a process rather than a thread, so that the training process can still be forked at any time, and shares its interpreter
-with nobody. It receives lists of the next shards over a pipe, of which the latest counts, and ends with the process that
+It is a process rather than a thread, so that the training process can still be forked at any time, and its interpreter is not
+slowed down. It receives lists of the next shards over a pipe, of which the latest counts, and ends with the process that
 started it. That process also announces in the cache folder what it needs, so that other processes do not remove those shards
 (`space.py`). No more is fetched than the cache can hold. A failure to fetch is only logged: the read that needs the shard
 tries again, and raises.

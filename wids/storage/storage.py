@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _OPEN_SHARE = 4
-"""Open shards take at most 1/4 of the cache's limit, because a removed file takes space until it is closed."""
+"""Open shards take at most 1/4 of the cache's limit, or are a single one: a removed file takes space until it is closed."""
 _OPEN_ATTEMPTS = 5
 """Attempts to open a cached file, which another process may remove after it was found; hardly this often in a row."""
 
@@ -111,10 +111,7 @@ class Storage:
 
     @property
     def most_open_bytes(self) -> int | None:
-        """Most bytes of cached shards that a process should keep open; None for no limit.
-
-        A removed file takes space until the last process closes it.
-        """
+        """Most bytes of cached shards that a process should keep open; None for no limit."""
         limit = self.options.cache_limit
         return None if limit is None or self.options.keep else limit // _OPEN_SHARE
 
@@ -215,11 +212,7 @@ class Storage:
         return bytes(sink.data)
 
     def list_folder(self, url: str) -> list[str] | None:
-        """List a folder in a store.
-
-        Returns:
-            Sorted names, those of folders with a slash at the end; None when the URL does not name a folder, or names one
-            that cannot be listed.
+        """Return the sorted names in a store's folder, those of folders with a slash at the end; None if it cannot be listed.
 
         Raises:
             FetchError: The store cannot be reached.

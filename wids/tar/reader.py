@@ -304,7 +304,7 @@ class TarReader:
 
     def _compare_header(self, number: int, name: str, position: int, window: Window) -> None:
         start = self._offsets[number] - BLOCK
-        # A hard link uses the data of an earlier member, before which is that member's header.
+        # The header before the data of a hard link is that of the earlier member that it links to.
         is_link = number > 0 and start < self._offsets[number - 1]
         compare_header(
             window, start, self._sizes[number], self.key(position), name, is_link=is_link, source_name=self.source.name
