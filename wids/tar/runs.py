@@ -2,7 +2,7 @@
 
 A run is a chain of ordinary headers, each at the offset where the one before it says that the next begins. A header is
 ordinary when it has the ustar or GNU magic, octal numbers in their usual form and a correct checksum, when it describes a
-file or a directory, and when at most one pax or GNU long-name header precedes it and gives nothing but the name. The first
+file or a directory, and when at most one pax or GNU long-name header precedes it and affects nothing but the name. The first
 header that is not ordinary ends the run.
 
 Where members are small, one strided search for the magic finds candidates for headers; the chain then proves which of
