@@ -60,6 +60,9 @@ class ShardCache:
         storage: Opens the shards.
         lru_size: Number of shards to keep open, at least 1.
         verify_members: Compare each member, on every read, with the checksum in the shard's index.
+
+    Raises:
+        ValueError: `lru_size` is less than 1.
     """
 
     def __init__(
@@ -153,7 +156,7 @@ class ShardCache:
         """Index these shards, several at a time, and return the number of samples in each.
 
         One process of the machine does the work. The others wait, and then find the indexes that it stored. On a terminal,
-        a progress bar appears after two seconds.
+        a progress bar appears after two seconds. The errors are those of `index`.
         """
         counts = self._visit_alone(lambda shard: self._open(shard).num_samples, unknown, "counting samples")
         return dict(zip(unknown, counts, strict=True))
@@ -247,6 +250,7 @@ class ShardCache:
         Raises:
             TarFormatError: The shard is damaged, or is not a tar.
             ShardMismatchError: The shard has fewer samples than its descriptor says.
+            FetchError: The shard cannot be opened or fetched.
         """
         if shard not in self._stale:
             logger.warning(
@@ -342,7 +346,7 @@ class ShardCache:
         return most is not None and sum(reader.source.cached_bytes for reader in list(self._readers.values())) > most
 
     def _drop_removed(self) -> None:
-        """Release shards whose files the disk cache has removed, so that their disk space is freed."""
+        """Release shards whose files the disk cache has removed, to free their disk space, and those that it has copied by now."""
         for shard, reader in list(self._readers.items()):
             if reader.source.is_removed() or self.storage.upcoming.is_copied(self.shards[shard]["url"]):
                 self._drop(shard)
