@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -318,15 +317,15 @@ def test_the_descriptor_of_images_is_whole_from_the_first_moment(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = []
-    rename = os.rename
+    replace = Path.replace
 
-    def record(before: Path, after: Path) -> None:
+    def record(before: Path, after: Path) -> Path:
         if Path(after) == tmp_path / "train.json":
             written.append(read(before))
-        rename(before, after)
+        return replace(before, after)
 
-    monkeypatch.setattr(os, "rename", record)
-    monkeypatch.setattr(os, "replace", record)
+    monkeypatch.setattr(Path, "replace", record)
+    monkeypatch.setattr(Path, "rename", record)
     import_folder(images, tmp_path / "train.json", name="mine")
 
     assert [(content["name"], content["classes"]) for content in written] == [("mine", ["cat", "dog"])]
