@@ -51,7 +51,7 @@ def summary(results: dict[str, dict[str, dict[str, float]]]) -> str:
     lines = [
         (
             "Time to read one random sample from memory, in µs. `read(i)` returns bytes, as the peers do; `dataset[i]` returns streams, the key and the place, as wids "
-            "0.1.11 does. The floor is slicing alone. For the method and more figures, see [docs/benchmarks.md](docs/benchmarks.md)."
+            "0.1.11 does. The floors are loops written by hand that only slice, or make such streams; memory limits all of them. For the method and more figures, see [docs/benchmarks.md](docs/benchmarks.md)."
         ),
         "",
         "| | " + " | ".join(describe_kind(kind) for kind in results) + " |",
