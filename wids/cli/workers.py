@@ -120,7 +120,7 @@ def _work(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         return function(*args, **kwargs)
     except _Ended as ended:
         remove_unfinished()
-        os._exit(int(str(ended)))
+        os._exit(int(ended.args[0]))
 
 
 def _end_with_parent() -> None:

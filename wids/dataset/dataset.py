@@ -14,7 +14,7 @@ from wids.dataset.join import Join
 from wids.dataset.pipeline import Pipeline
 from wids.dataset.replace import DAMAGE, Replacer
 from wids.dataset.sample import Sample
-from wids.dataset.stored_rows import rows_from_json
+from wids.dataset.stored_rows import selected_rows
 from wids.decode import Decoder
 from wids.descriptor import ShardOffsets, load_descriptor
 from wids.errors import DecodeError, ShardMismatchError, TarFormatError, redact
@@ -162,12 +162,9 @@ class ShardListDataset(Access, Pipeline, Closing, _Base):  # type: ignore[type-a
             (str(shard.get("dataset") or ""), str(shard["url"]), first)
             for shard, first in zip(descriptor.shards, self._offsets.starts, strict=False)
         ]
-        self._rows = None
+        self._rows = None if descriptor.rows is None else selected_rows(descriptor, self._offsets.lengths)
         self._visits = None
         self._keys = None
-        if descriptor.rows is not None:
-            file = descriptor.source or "descriptor"
-            self._rows = rows_from_json(descriptor.rows, len(self._offsets), self.fingerprint, file)
         self._columns = self._find_columns(descriptor.columns)
         self._filter = None if fields is None else FieldFilter(fields)
         self._replacer = Replacer(on_error)

@@ -22,12 +22,14 @@ import numpy as np
 
 from wids.dataset.rows import compose, find_runs, from_bits, from_runs, is_ascending, to_array, to_bits
 from wids.errors import DescriptorError
+from wids.fingerprint import basename, digest_data
 from wids.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from wids.dataset.rows import AnyRows
+    from wids.descriptor import Descriptor
 
 _RANGE_BYTES = 12
 """Approximate size of a range in JSON."""
@@ -49,6 +51,22 @@ def rows_to_json(rows: AnyRows, num_samples: int, fingerprint: str) -> dict[str,
         if len(bits) < len(runs) * _RANGE_BYTES:
             return {**content, "bits": bits}
     return {**content, "ranges": runs.tolist()}
+
+
+def selected_rows(descriptor: Descriptor, counts: Sequence[int]) -> AnyRows:
+    """Return where the samples of a descriptor lie among all samples of its shards: all of these if it selects none.
+
+    Args:
+        descriptor: The descriptor.
+        counts: Number of samples in each of its shards.
+
+    Raises:
+        DescriptorError: The rows do not fit the shards, or contradict themselves.
+    """
+    if descriptor.rows is None:
+        return range(sum(counts))
+    fingerprint = digest_data(map(basename, descriptor.shards), counts)
+    return rows_from_json(descriptor.rows, sum(counts), fingerprint, descriptor.source or "descriptor")
 
 
 def rows_from_json(content: Mapping[str, Any], num_samples: int, fingerprint: str, file: str) -> AnyRows:

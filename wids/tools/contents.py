@@ -21,7 +21,6 @@ from wids.fields import find_field
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError
-from wids.tools.selected import selected_rows
 from wids.tools.sizes import Sizes
 from wids.words import counted
 
@@ -129,7 +128,13 @@ class Contents:
     @cached_property
     def _selected(self) -> NDArray[np.int64] | None:
         """Of a selection: where its samples lie among all of the shards."""
-        return None if self.descriptor.rows is None else selected_rows(self.descriptor, self.counts())
+        if self.descriptor.rows is None:
+            return None
+        # Imported here: it imports torch, which only selections need.
+        from wids.dataset.rows import to_array
+        from wids.dataset.stored_rows import selected_rows
+
+        return to_array(selected_rows(self.descriptor, self.counts()))
 
     def _selected_rows(
         self, selected: NDArray[np.int64], shards: Container[int], pattern: str | None = None
@@ -201,14 +206,11 @@ class Contents:
 
     def _find_index(self, index: int) -> Row:
         selected = self._selected
-        if selected is not None:
-            if -len(selected) <= index < len(selected):
-                return self._row_at(int(selected[index]), index % len(selected))
-            raise IndexError(f"index {index} is out of range for {counted(len(selected), 'sample')}")
-        wanted = index if index >= 0 else index + self._count_to(None)
-        if 0 <= wanted < self._count_to(wanted):
-            return self._row_at(wanted, wanted)
-        raise IndexError(f"index {index} is out of range for {counted(self._count_to(None), 'sample')}")
+        count_to = self._count_to if selected is None else lambda _: len(selected)
+        wanted = index if index >= 0 else index + count_to(None)
+        if 0 <= wanted < count_to(wanted):
+            return self._row_at(wanted if selected is None else int(selected[wanted]), wanted)
+        raise IndexError(f"index {index} is out of range for {counted(count_to(None), 'sample')}")
 
     def _row_at(self, place: int, index: int) -> Row:
         """Return the sample that lies at a place among all of the shards."""
@@ -234,9 +236,9 @@ class Contents:
         if not keys:
             return found
         if self._selected is not None:
-            rows = self._selected_rows(self._selected, range(len(self.urls)))
-            # Of samples with one key the first comes last, and stays.
-            found = {row.key: row for row in reversed([row for row in rows if row.key in keys])}
+            for row in self._selected_rows(self._selected, range(len(self.urls))):
+                if row.key in keys:
+                    found.setdefault(row.key, row)
         else:
             found = self._find_first(keys)
         for key in sorted(keys - found.keys()):

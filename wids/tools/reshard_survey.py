@@ -14,7 +14,6 @@ from wids.tools.copy_shard import CopyTask
 from wids.tools.findings import list_examples
 from wids.tools.progress import show_progress
 from wids.tools.reshard_plan import measure_samples
-from wids.tools.selected import selected_rows
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -141,8 +140,13 @@ def _find_rows(descriptor: Descriptor, counts: list[int]) -> NDArray[np.int64]:
     Raises:
         DescriptorError: The descriptor selects rows of other shards.
     """
-    selected = selected_rows(descriptor, counts)
-    return np.arange(sum(counts)) if selected is None else selected
+    if descriptor.rows is None:
+        return np.arange(sum(counts))
+    # Imported here: it imports torch, which only selections need.
+    from wids.dataset.rows import to_array
+    from wids.dataset.stored_rows import selected_rows
+
+    return to_array(selected_rows(descriptor, counts))
 
 
 def _refuse_missing(things: str, missing: list[str]) -> None:
