@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from wids.errors import WidsError, redact
@@ -85,7 +84,7 @@ def write_descriptor(
     names: ShardNames,
     target: Target,
     found: Sequence[tuple[str, ShardDescription]],
-    facts: Mapping[str, Any] = MappingProxyType({}),
+    facts: Mapping[str, Any],
 ) -> None:
     """Write the pack and the descriptor of shards, as `create_index` does with `index=True`.
 
