@@ -544,6 +544,27 @@ def test_a_fork_leaves_to_its_parent_what_is_being_written(tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("suffix", [".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst"])
+def test_a_compressed_shard_that_is_given_up_says_nothing_at_exit(tmp_path: Path, suffix: str) -> None:
+    code = (
+        "import os, sys, wids\n"
+        f"with wids.ShardWriter('a-%d{suffix}') as writer:\n"
+        "    writer.write({'__key__': '0', 'bin': os.urandom(200_000)})\n"
+        "    sys.exit(3)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stderr) == (3, b"")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("align", [None, 4096])
 def test_what_several_threads_write_is_all_there(tmp_path: Path, align: int | None) -> None:
     interval = sys.getswitchinterval()

@@ -84,9 +84,8 @@ class ShardCopier:
 def _write_shard(
     cache: ShardCache, target: Target, task: CopyTask, fields: FieldFilter | None, md5: bool
 ) -> ShardDescription:
-    part = target.make_part(task.name)
+    shard = ShardFile(target.make_part(task.name), task.name, HeaderMaker())
     try:
-        shard = ShardFile(part, task.name, HeaderMaker())
         for members in _read_members(cache, task, fields):
             headers, _ = shard.make_headers(members)
             shard.add(members, headers)
@@ -99,7 +98,7 @@ def _write_shard(
         assert written is not None, "it was asked for"
         return written
     finally:
-        part.drop()
+        shard.drop()
 
 
 def _read_members(cache: ShardCache, task: CopyTask, fields: FieldFilter | None) -> Iterator[list[tuple[bytes, Any]]]:

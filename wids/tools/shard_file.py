@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ class ShardFile:
     """One shard while it is written.
 
     Args:
-        part: The private file to write.
+        part: The private file to write; dropped when the shard cannot be begun.
         name: File name that the shard will have; its ending says how it is compressed.
         headers: Makes the headers of members.
     """
@@ -80,7 +81,11 @@ class ShardFile:
         self.name = name
         self.num_samples = 0
         self.num_bytes = 0
-        self._packer = open_packer(name, part.file)
+        try:
+            self._packer = open_packer(name, part.file)
+        except BaseException:
+            part.drop()
+            raise
         self._sink: Any = self._packer or part.file
         self._headers = headers
 
@@ -120,3 +125,12 @@ class ShardFile:
         if self._packer is not None:
             self._packer.close()
         self.part.file.flush()
+
+    def drop(self) -> None:
+        """Give the shard up: its part is removed, and what is still in buffers is written nowhere."""
+        if self._packer is not None:
+            # Now, because it may be collected after the file that it would write to.
+            self.part.disconnect()
+            with suppress(Exception):  # nobody needs what it would write, or the reason why it cannot
+                self._packer.close()
+        self.part.drop()

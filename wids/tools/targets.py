@@ -53,12 +53,16 @@ class Part:
     def drop(self) -> None:
         """Remove it, if it has not been given another name, and let go of it; a fork only does the latter."""
         if os.getpid() != self._process:
-            _disconnect(self.file)
+            self.disconnect()
             return
         self.path.unlink(missing_ok=True)
         forget_unfinished(self.path)
         with suppress(OSError):  # closing writes what is buffered, which nobody needs, and the disk may be full
             self.file.close()
+
+    def disconnect(self) -> None:
+        """Have all that is still written to it go nowhere."""
+        _disconnect(self.file)
 
 
 def _let_go(path: Path, file: BinaryIO, process: int) -> None:

@@ -296,11 +296,7 @@ class ShardWriter:
         with explaining(self._target.url(name)):
             self._refuse_existing(name)
             part = self._target.make_part(name)
-        try:
-            shard = ShardFile(part, name, self._headers)
-        except BaseException:
-            part.drop()
-            raise
+        shard = ShardFile(part, name, self._headers)
         self._next_shard += 1
         return shard
 
@@ -325,14 +321,14 @@ class ShardWriter:
                 yield
         except BaseException as error:
             self._failure = error
-            shard.part.drop()
+            shard.drop()
             raise
 
     def _abandon(self) -> None:
         """Release everything, and drop the current shard; one that is being finished still is, except in a fork."""
         self._is_closed = True
         if self._shard is not None:
-            self._shard.part.drop()
+            self._shard.drop()
             self._shard = None
         if self._opened_by not in {None, os.getpid()}:
             return
