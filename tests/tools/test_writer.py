@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import random
@@ -23,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wids
+from tests.storage.reading import wait_until
 from wids.errors import EncodeError, FetchError, WidsError
 from wids.tar.headers import BLOCK
 from wids.tools import create_index
@@ -432,6 +434,29 @@ def test_nor_is_one_that_was_made_while_this_one_was_written(tmp_path: Path) -> 
     assert content(tmp_path) == {"a-0.tar": b"precious"}
 
 
+@pytest.mark.parametrize("call", ["write", "num_samples", "close"])
+def test_a_shard_that_fails_while_the_next_one_is_written_raises_its_own_error_once(tmp_path: Path, call: str) -> None:
+    writer = wids.ShardWriter(tmp_path / "a-%d.tar", max_samples=2)
+    calls = {
+        "write": lambda: writer.write({"__key__": "z", "cls": 1}),
+        "num_samples": lambda: writer.num_samples,
+        "close": writer.close,
+    }
+    for sample in numbered(2):
+        writer.write(sample)
+    (tmp_path / "a-0.tar").write_bytes(b"precious")
+    writer.write(numbered(3)[-1])
+    wait_until(lambda: len(names(tmp_path)) == 2)  # the part of a-0.tar is removed, after which its failure is known
+
+    with pytest.raises(FileExistsError, match=r"a-0\.tar: was made by another process"):
+        calls[call]()
+    with pytest.raises(WidsError, match=r"a-%d\.tar: writing has failed: .*a-0\.tar: was made by another process"):
+        calls["write"]()
+    with contextlib.suppress(WidsError):
+        writer.close()
+    assert content(tmp_path) == {"a-0.tar": b"precious"}
+
+
 def test_a_full_disk_is_an_error_that_names_the_shard_and_leaves_none(tmp_path: Path) -> None:
     code = (
         "import resource, sys, wids\n"
@@ -465,7 +490,7 @@ def test_a_shard_that_cannot_be_finished_stops_those_behind_it(tmp_path: Path, m
 
     monkeypatch.setattr(os, "fsync", fail_at_the_second)
 
-    with pytest.raises((OSError, WidsError), match=r"a-1\.tar: cannot be written: Input/output error"):
+    with pytest.raises(OSError, match=r"a-1\.tar: cannot be written: Input/output error"):
         write(tmp_path / "a-%d.tar", numbered(10), max_samples=2)
     assert names(tmp_path) == ["a-0.tar"]
 

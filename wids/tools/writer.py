@@ -222,8 +222,12 @@ class ShardWriter:
 
         Raises:
             WidsError: The writer is closed, has failed, or was opened before this process was forked.
+            Exception: What the shard that is being finished raised; the next call raises the WidsError.
         """
         if self._failure is not None:
+            if self._opened_by == os.getpid():
+                # At whichever call the failure of the other thread is noticed, it is the same error.
+                self._finisher.wait()
             raise WidsError(
                 f"{self._shown}: writing has failed: {self._failure}; what is there is whole, go on with resume=True"
             ) from self._failure
