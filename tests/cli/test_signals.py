@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +17,10 @@ from tests.cli.conftest import ROOT
 from tests.storage.reading import wait_until
 from tests.storage.web_server import web_server
 from tests.support import write_descriptor
+from wids.cli.signals import Signalled, raising
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.storage.web_server import Handler
@@ -85,3 +89,92 @@ def test_a_signal_waits_for_no_server(
 
     assert (process.returncode, output, errors) == (status, b"", said)
     assert list(folder.rglob("*.part")) == []
+
+
+def in_a_finalizer() -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    Finalized()
+
+
+def in_a_callback_of_a_weak_reference() -> None:
+    kept: weakref.ref[set[int]] = weakref.ref(set(), lambda _: signal.raise_signal(signal.SIGINT))  # noqa: F841 - called while it is kept
+
+
+def while_a_class_is_made() -> None:
+    class Named:
+        def __set_name__(self, owner: type, name: str) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    type("Owner", (), {"attribute": Named()})  # on Python 3.11 and older this raises a RuntimeError
+
+
+def where_it_is_caught() -> None:
+    with suppress(BaseException):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("moment", "is_lost"),
+    [
+        (in_a_finalizer, True),
+        (in_a_callback_of_a_weak_reference, True),
+        (while_a_class_is_made, False),
+        (where_it_is_caught, False),
+    ],
+)
+def test_a_signal_ends_the_block_whatever_becomes_of_its_exception(
+    moment: Callable[[], None], is_lost: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def block() -> None:
+        with raising():
+            moment()
+            if is_lost:  # raised again a moment later; otherwise at the end of the block, or in it
+                threading.Event().wait(60)
+                pytest.fail("the exception was lost")
+
+    hook = sys.unraisablehook
+    with pytest.raises(Signalled) as caught:
+        block()
+
+    assert caught.value.args == (signal.SIGINT,)
+    assert capsys.readouterr() == ("", "")
+    assert sys.unraisablehook is hook
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+@pytest.mark.parametrize("place", ["the arguments of work in a worker", "a result in the first process"])
+@ENDS
+def test_a_signal_while_a_pool_unpickles_is_one_line(
+    folder: Path, place: str, sent: signal.Signals, status: int, said: bytes
+) -> None:
+    (folder / "slow.py").write_text(
+        "class Slow:\n"
+        "    def __reduce__(self): return read, ()\n"
+        "def read(): return open('fifo').read()\n"
+        "def make(): return Slow()\n"
+    )
+    code = (
+        "import sys, slow\n"
+        "from wids.cli import create, main\n"
+        "from wids.cli.workers import workers\n"
+        "def run(options):\n"
+        "    with workers(2) as executor:\n"
+        f"        executor.submit({'len, slow.Slow()' if 'worker' in place else 'slow.make'}).result()\n"
+        "create.run = run\n"
+        "if __name__ == '__main__':\n"
+        "    sys.argv[1:] = ['create', 'a.tar', '-o', 'a.json']\n"
+        "    sys.exit(main())\n"
+    )
+    (folder / "program.py").write_text(code)
+    os.mkfifo(folder / "fifo")
+    process = subprocess.Popen(
+        [sys.executable, "program.py"], env=ENVIRONMENT, cwd=folder, stderr=subprocess.PIPE, start_new_session=True
+    )
+    with (folder / "fifo").open("w"):  # opens when it is read, in vain
+        os.killpg(process.pid, sent)
+        _, errors = process.communicate(timeout=60)
+
+    assert (process.returncode, errors) == (status, said)

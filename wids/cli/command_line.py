@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from wids._version import __version__
 from wids.cli.arguments import CommandParser, HelpFormatter
-from wids.cli.signals import ENDING, Terminated, disregard, held_back, raising
+from wids.cli.signals import ENDING, Signalled, disregard, held_back, raising
 from wids.cli.terminal import printable
 from wids.errors import WidsError
 
@@ -94,9 +94,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         from wids.storage.part_file import remove_unfinished
 
         remove_unfinished()
-        is_terminated = isinstance(error, Terminated)
-        print(f"widsindex: {'terminated' if is_terminated else 'interrupted'}", file=sys.stderr)
-        return _SIGNALLED + int(error.args[0] if is_terminated else signal.SIGINT)
+        number = error.args[0] if isinstance(error, Signalled) else signal.SIGINT
+        print(f"widsindex: {'interrupted' if number == signal.SIGINT else 'terminated'}", file=sys.stderr)
+        return _SIGNALLED + int(number)
     finally:
         _drop_what_cannot_be_written()
     return status

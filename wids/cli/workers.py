@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wids.cli.signals import ENDING, disregard, held_back
+from wids.cli.signals import ENDING, Signalled, held_back, raising
 from wids.errors import WidsError
 from wids.storage.part_file import remove_unfinished
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_SECONDS_TO_END = 5.0
-"""After this, a process whose parent is gone ends without cleaning up."""
+"""After this, a process that a signal ends does so without cleaning up, and is waited for no longer."""
 
 
 @contextmanager
@@ -39,34 +40,55 @@ def workers(number: int) -> Iterator[Executor | None]:
     if number == 1:
         yield None
         return
-    with _silence_about_cancelled(), _Executor(number, _Context(), initializer=_set_up_worker) as executor:
+    with _pool(number) as executor:
         try:
             yield executor
         except BrokenExecutor as error:
             raise WidsError(
                 "a process that read shards was ended from outside, for want of memory perhaps; give fewer --workers"
             ) from error
-        except KeyboardInterrupt:
-            # The signal may have come to this process alone; leaving the block would wait for the others to finish their work.
-            for process in multiprocessing.active_children():
-                process.terminate()
-            raise
 
 
 @contextmanager
-def _silence_about_cancelled() -> Iterator[None]:
-    """Hide what a pool's own thread raises when its processes die and it finds their work cancelled."""
-    before = threading.excepthook
-
-    def hook(raised: threading.ExceptHookArgs) -> None:
-        if not issubclass(raised.exc_type, InvalidStateError):
-            before(raised)
-
-    threading.excepthook = hook
+def _pool(number: int) -> Iterator[Executor]:
+    """Yield a pool of processes, which is waited for at the end of the block, unless a signal ends the program."""
+    hook = threading.excepthook
+    threading.excepthook = functools.partial(_report_unless_cancelled, hook)
+    executor = _Executor(number, _Context(), initializer=_set_up_worker)
     try:
-        yield
+        yield executor
+        executor.shutdown()
+    except KeyboardInterrupt:
+        _end_workers()
+        # Waited for in a thread: the pool's own one may wait for the rest of a result that never comes.
+        ending = threading.Thread(target=executor.shutdown, name="wids-shutdown", daemon=True)
+        ending.start()
+        ending.join(_MOST_SECONDS_TO_END)
+        raise
+    except BaseException:
+        executor.shutdown()
+        raise
     finally:
-        threading.excepthook = before
+        threading.excepthook = hook
+
+
+def _end_workers() -> None:
+    """End all processes of the pool; a signal from a terminal was sent to them too, one from elsewhere was not."""
+    processes = multiprocessing.active_children()
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(_MOST_SECONDS_TO_END)
+        if process.is_alive():
+            process.kill()
+
+
+def _report_unless_cancelled(
+    hook: Callable[[threading.ExceptHookArgs], object], raised: threading.ExceptHookArgs
+) -> None:
+    """Hide what a pool's own thread raises when its processes die and it finds their work cancelled."""
+    if not issubclass(raised.exc_type, InvalidStateError):
+        hook(raised)
 
 
 class _Executor(ProcessPoolExecutor):
@@ -92,12 +114,8 @@ class _Context(SpawnContext):
     Process = _Process
 
 
-class _Ended(SystemExit):
-    """A signal ends this process of the pool."""
-
-
 def _set_up_worker() -> None:
-    """End at Ctrl-C, which the terminal sends to all processes, and with the first one, however that ends."""
+    """End at Ctrl-C, which the terminal sends to all processes, and with the first process, however that ends."""
     from tqdm import tqdm
 
     threading.Thread(target=_end_with_parent, name="wids-parent", daemon=True).start()
@@ -110,17 +128,18 @@ def _set_up_worker() -> None:
 
 
 def _end(number: int, _: object) -> None:
-    disregard()
-    raise _Ended(128 + number)
+    """End this process, which does nothing that an exception would clean up, and whose pool would print a traceback."""
+    os._exit(128 + number)
 
 
 def _work(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Call a function; if a signal ends it, end the process too: the pool would take the exception for a result."""
     try:
-        return function(*args, **kwargs)
-    except _Ended as ended:
+        with raising(replaced={_end}):
+            return function(*args, **kwargs)
+    except Signalled as error:
         remove_unfinished()
-        os._exit(int(ended.args[0]))
+        os._exit(128 + int(error.args[0]))
 
 
 def _end_with_parent() -> None:
