@@ -61,37 +61,48 @@ def count(function: Callable[[], Any]) -> tuple[int, int]:
     return steps, calls
 
 
-@pytest.mark.parametrize("what", COSTS)
-def test_a_sample_at_hand_costs_no_more_than_it_did(tmp_path: Path, what: str) -> None:
-    dataset = wids.ShardListDataset(write_shards(tmp_path, [20, 20]), transformations=[])
-    functions: dict[str, Callable[[], Any]] = {
-        "dataset[i]": lambda: dataset[33],
-        "read": lambda: dataset.read(33),
-        "view": lambda: dataset.view(33),
-        "a batch of one": lambda: dataset.__getitems__([33]),
+def ways_to_read(dataset: wids.ShardListDataset, index: int) -> dict[str, Callable[[], Any]]:
+    """Return functions that read one sample in each of the ways of `COSTS`."""
+    return {
+        "dataset[i]": lambda: dataset[index],
+        "read": lambda: dataset.read(index),
+        "view": lambda: dataset.view(index),
+        "a batch of one": lambda: dataset.__getitems__([index]),
     }
-    for _ in range(20):  # until what is in memory is taken to be
-        functions[what]()
-    steps, calls = count(functions[what])
 
-    assert (steps <= COSTS[what][0] * ROOM, calls <= COSTS[what][1] * ROOM) == (True, True), (steps, calls)
+
+def cost_in_memory(dataset: wids.ShardListDataset, function: Callable[[], Any]) -> tuple[int, int]:
+    """Return the steps and calls of reading samples while the dataset does not expect reads from a disk.
+
+    Any thread of the process may read from a disk at any time; for some batches after that, reading takes more steps.
+    """
+    disk_reads = dataset._cache._disk_reads
+    function()  # opens the shard
+    while True:
+        while disk_reads.are_likely():
+            function()
+        cost = count(function)
+        if not disk_reads.are_likely():
+            return cost
+
+
+@pytest.mark.parametrize("way", COSTS)
+def test_reading_a_sample_of_an_open_shard_takes_no_more_steps_than_recorded(tmp_path: Path, way: str) -> None:
+    dataset = wids.ShardListDataset(write_shards(tmp_path, [20, 20]), transformations=[])
+
+    steps, calls = cost_in_memory(dataset, ways_to_read(dataset, 33)[way])
+
+    assert (steps <= COSTS[way][0] * ROOM, calls <= COSTS[way][1] * ROOM) == (True, True), (steps, calls)
     assert steps > 50
 
 
-@pytest.mark.parametrize("what", COSTS)
+@pytest.mark.parametrize("way", COSTS)
 @pytest.mark.parametrize("kind", ["indices", "slice"])
-def test_a_sample_of_a_view_costs_at_most_a_third_more(tmp_path: Path, what: str, kind: str) -> None:
+def test_reading_a_sample_of_a_view_takes_at_most_a_third_more_steps(tmp_path: Path, way: str, kind: str) -> None:
     dataset = wids.ShardListDataset(write_shards(tmp_path, [20, 20]), transformations=[])
     view = dataset.select([3, 33, 34, 7]) if kind == "indices" else dataset[32:]
-    costs = []
-    for data, index in ((dataset, 33), (view, 1)):
-        functions: dict[str, Callable[[], Any]] = {
-            "dataset[i]": lambda data=data, index=index: data[index],  # type: ignore[misc]
-            "read": lambda data=data, index=index: data.read(index),  # type: ignore[misc]
-            "view": lambda data=data, index=index: data.view(index),  # type: ignore[misc]
-            "a batch of one": lambda data=data, index=index: data.__getitems__([index]),  # type: ignore[misc]
-        }
-        functions[what]()
-        costs.append(count(functions[what]))
 
-    assert costs[1][0] <= 1.3 * costs[0][0], costs
+    whole_steps, _ = cost_in_memory(dataset, ways_to_read(dataset, 33)[way])
+    view_steps, _ = cost_in_memory(view, ways_to_read(view, 1)[way])
+
+    assert view_steps <= 1.3 * whole_steps
