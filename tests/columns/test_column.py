@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,19 @@ def test_kept_columns_are_sent_by_name_and_shared(tmp_path: Path) -> None:
     assert np.array_equal(pickle.loads(sent).column.data, values)
     assert np.array_equal(again.column.arrays()["data"], values)
     assert len(list((tmp_path / "cache" / ".wids" / "columns").iterdir())) == 1
+
+
+def test_old_files_of_kept_columns_that_are_used_again_are_not_removed_when_others_are_written(tmp_path: Path) -> None:
+    storage = Storage(StorageOptions(cache_dir=str(tmp_path / "cache")))
+    numbers = np.arange(100_000)
+    KeptColumn(NumberColumn(numbers), storage)
+    (path,) = (tmp_path / "cache" / ".wids" / "columns").iterdir()
+    os.utime(path, (0, 0))
+
+    again = KeptColumn(NumberColumn(numbers), storage)
+    KeptColumn(NumberColumn(numbers + 1), storage)
+
+    assert np.array_equal(again.column.arrays()["data"], numbers)
 
 
 def test_a_kept_column_whose_file_is_gone_says_so(tmp_path: Path) -> None:

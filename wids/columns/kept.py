@@ -65,8 +65,7 @@ class KeptArray:
             assert self._path is not None, "without a file, the array is held in memory"
             try:
                 self._array = np.load(self._path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-                with suppress(OSError):
-                    os.utime(self._path)  # the modification time tells when the file was last used
+                _note_use(self._path)
             except (OSError, ValueError) as error:
                 raise FetchError(
                     f"{self._path}: a column that this dataset keeps in the cache folder cannot be opened ({error}); "
@@ -116,11 +115,22 @@ def _keep(array: NDArray[Any], storage: Storage) -> Path:
     digest = xxh3_128(array.dtype.str.encode())
     digest.update(array.view(np.uint8).data)
     path = folder / f"{digest.hexdigest()}.npy"
-    if not path.exists():
+    if not _note_use(path):  # else the next array that is written would remove an old file before it is opened
         _remove_unused(folder)
         with whole_file(path, sync=False) as file:
             np.save(file, array, allow_pickle=False)
     return path
+
+
+def _note_use(path: Path) -> bool:
+    """Set a file's modification time, which tells when it was last used; return whether the file exists."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        _log.debug("%s: its time of last use cannot be set: %s", path, error)
+    return True
 
 
 def _remove_unused(folder: Path) -> None:
