@@ -6,34 +6,44 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from itertools import chain
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import wids
 from tests.sampling.namespaces import STORE, Hosts, can_make_namespaces
 from tests.support import write_descriptor, write_shards
 from wids.sampling import DistributedChunkedSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 SCRIPT = Path(__file__).with_name("training.py")
 STORE_SCRIPT = Path(__file__).with_name("counting_store.py")
 SOAKS = bool(os.environ.get("WIDS_SOAK"))
 COUNTS = [9, 11, 10, 5, 12, 13]
 TOTAL = sum(COUNTS)
-CONTEXTS = ["fork", "forkserver", "spawn"]
+
 ALONE = ("alone", 0, None, 2)
-ALL_JOBS = [ALONE, *((f"{context}{workers}", workers, context, 2) for context in CONTEXTS for workers in (2, 4))]
-PAIRWISE = {
-    1: [ALONE, ("fork2", 2, "fork", 1), ("spawn4", 4, "spawn", 1), ("forkserver2", 2, "forkserver", 1)],
-    2: [ALONE, ("fork4", 4, "fork", 1), ("spawn2", 2, "spawn", 1), ("forkserver4", 4, "forkserver", 1)],
-    3: [ALONE, ("fork4", 4, "fork", 1), ("spawn2", 2, "spawn", 1), ("forkserver2", 2, "forkserver", 1)],
-    4: [ALONE, ("fork4", 4, "fork", 1), ("spawn2", 2, "spawn", 1), ("forkserver2", 2, "forkserver", 1)],
-}
+START_METHODS = [("fork4", 4, "fork", 1), ("spawn2", 2, "spawn", 1), ("forkserver2", 2, "forkserver", 1)]
+ALL_START_METHODS = [
+    (f"{method}{workers}", workers, method, 2) for method in ("fork", "forkserver", "spawn") for workers in (2, 4)
+]
+JOBS = {ranks: [ALONE, *ALL_START_METHODS] for ranks in (1, 2, 3, 4)} if SOAKS else {2: [ALONE, *START_METHODS]}
+"""Number of ranks to jobs: `(name, workers, start method, epochs)`.
+
+Starting workers is the same on two ranks as on four, since the sampler is in the rank's own process; the other numbers of
+ranks are those of the killed jobs.
+"""
+
+KILLED = [(4, [(4, 0, 3), (3, 2, 3), (1, 2, None)])]
+"""Lanes, and for each start of the job `(ranks, workers, steps)`: the steps after which a rank is killed, None for never."""
+if SOAKS:
+    KILLED += [(4, [(4, 0, 3), (3, 0, 2), (2, 0, None)]), (3, [(3, 2, 4), (1, 2, None)])]
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -44,11 +54,27 @@ def torchrun(task: dict[str, Any], ranks: int, options: Sequence[str] = ("--stan
     ]  # fmt: skip
 
 
-def run(task: dict[str, Any], ranks: int) -> int:
-    done = subprocess.run(torchrun(task, ranks), check=False, capture_output=True, text=True, env=environment())
-    if done.returncode and not task.get("kill"):
-        pytest.fail(done.stdout + done.stderr)
-    return done.returncode
+def run(task: dict[str, Any], ranks: int) -> tuple[int, str]:
+    """Return the exit status of a job, and its output."""
+    # A file, because orphaned workers hold a pipe open for some seconds.
+    with tempfile.TemporaryFile("w+") as output:
+        done = subprocess.run(
+            torchrun(task, ranks), check=False, stdout=output, stderr=subprocess.STDOUT, env=environment()
+        )
+        output.seek(0)
+        return done.returncode, output.read()
+
+
+@contextmanager
+def started(command: Sequence[str], **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command during a `with` block; it is stopped at the end if it still runs."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**environment(), **variables}
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
 def environment() -> dict[str, str]:
@@ -65,23 +91,20 @@ def seen(out: Path, name: str, ranks: int, rank: int, epoch: int) -> list[int]:
 
 
 def make_task(folder: Path, **more: Any) -> dict[str, Any]:
-    out = folder / "out"
-    out.mkdir(exist_ok=True)
-    descriptor = folder / "train.json"
-    if not descriptor.exists():
-        shards = [{"url": url, "nsamples": count} for url, count in write_shards(folder, COUNTS)]
-        write_descriptor(descriptor, shards)
-    return {"descriptor": str(descriptor), "out": str(out), "batch_size": 4, "jobs": [], **more}
+    (folder / "out").mkdir()
+    shards = [{"url": url, "nsamples": count} for url, count in write_shards(folder, COUNTS)]
+    descriptor = write_descriptor(folder / "train.json", shards)
+    return {"descriptor": str(descriptor), "out": str(folder / "out"), "batch_size": 4, **more}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_started_ranks_and_workers_read_what_the_sampler_gives_them(tmp_path: Path, ranks: int) -> None:
-    jobs = ALL_JOBS if SOAKS else PAIRWISE[ranks]
-    task = make_task(tmp_path, jobs=jobs)
+@pytest.mark.parametrize("ranks", JOBS)
+def test_ranks_and_workers_of_torchrun_read_what_the_sampler_yields(tmp_path: Path, ranks: int) -> None:
+    task = make_task(tmp_path, jobs=JOBS[ranks])
 
-    run(task, ranks)
+    status, output = run(task, ranks)
 
-    for name, _, _, epochs in jobs:
+    assert status == 0, output
+    for name, _, _, epochs in JOBS[ranks]:
         for epoch in range(epochs):
             for rank in range(ranks):
                 sampler = DistributedChunkedSampler(range(TOTAL), num_replicas=ranks, rank=rank, chunksize=7)
@@ -91,33 +114,47 @@ def test_started_ranks_and_workers_read_what_the_sampler_gives_them(tmp_path: Pa
         assert all(int(key) == index for index, key in line["seen"])
 
 
-@pytest.mark.parametrize(
-    ("workers", "lanes", "stages"), [(0, 4, [(4, 3), (3, 2), (2, None)]), (2, 3, [(3, 4), (1, None)])]
-)
-def test_a_job_whose_rank_is_killed_goes_on_with_fewer_ranks_and_sees_the_rest(
-    tmp_path: Path, workers: int, lanes: int, stages: list[tuple[int, int | None]]
+@pytest.mark.parametrize(("lanes", "starts"), KILLED, ids=[f"{len(starts)} starts" for _, starts in KILLED])
+def test_a_job_whose_rank_was_killed_resumes_on_fewer_ranks_and_reads_the_rest(
+    tmp_path: Path, lanes: int, starts: list[tuple[int, int, int | None]]
 ) -> None:
     state = tmp_path / "state.json"
-    task = make_task(tmp_path, jobs=[("job", workers, "fork", 1)], lanes=lanes, state=str(state), batch_size=2)
+    task = make_task(tmp_path, lanes=lanes, state=str(state), batch_size=2)
+    dataset = wids.ShardListDataset(task["descriptor"])
     used: list[int] = []
     done = 0
-    for ranks, steps in stages:
+    for ranks, workers, steps in starts:
+        samplers = [
+            DistributedChunkedSampler(dataset, num_replicas=ranks, rank=rank, chunksize=7, num_canonical_replicas=lanes)
+            for rank in range(ranks)
+        ]
+        if state.exists():
+            for sampler in samplers:
+                sampler.load_state_dict(json.loads(state.read_text())["sampler"])
+
         kill = None if steps is None else [ranks - 1, done + steps]
-        assert bool(run({**task, "kill": kill}, ranks)) == (kill is not None)
+        status, output = run({**task, "jobs": [("job", workers, "fork", 1)], "kill": kill}, ranks)
+
+        assert (status != 0, "SIGKILL" in output) == (kill is not None, kill is not None), output
         stop = json.loads(state.read_text())["steps"]
-        for line in chain.from_iterable(entries(tmp_path / "out", "job", ranks, rank) for rank in range(ranks)):
-            if done <= line["step"] < stop:  # batches after the last saved state do not count
-                used += [index for index, _ in line["seen"]]
+        assert steps is None or done + steps - 1 <= stop <= done + steps, "at most the last step was not saved"
+        for rank, sampler in enumerate(samplers):
+            lines = entries(tmp_path / "out", "job", ranks, rank)
+            read = [index for line in lines for index, _ in line["seen"]]
+            assert read == list(sampler)[: None if steps is None else len(read)]
+            # Batches after the last saved state do not count: the next start reads them again.
+            used += [index for line in lines if line["step"] < stop for index, _ in line["seen"]]
         done = stop
 
     repeats = Counter(used) - Counter(range(TOTAL))
     assert set(used) == set(range(TOTAL))
-    assert sum(repeats.values()) <= lanes - 1 + stages[-1][0] - 1
+    assert sum(repeats.values()) <= lanes - 1 + starts[-1][0] - 1
     assert json.loads(state.read_text())["sampler"]["epoch"] == 1
 
 
-@pytest.mark.skipif(not can_make_namespaces(), reason="needs root and network namespaces")
-def test_each_of_two_hosts_fetches_only_its_own_lanes_shards(tmp_path: Path) -> None:
+def test_each_of_two_hosts_fetches_only_the_shards_of_its_own_lanes(tmp_path: Path) -> None:
+    if not can_make_namespaces():
+        pytest.skip("needs root and network namespaces")
     shards = tmp_path / "shards"
     shards.mkdir()
     names = [Path(url).name for url, _ in write_shards(shards, [10] * 8)]
@@ -127,12 +164,11 @@ def test_each_of_two_hosts_fetches_only_its_own_lanes_shards(tmp_path: Path) -> 
     descriptor = write_descriptor(tmp_path / "train.json", shardlist)
     (tmp_path / "out").mkdir()
 
-    with Hosts() as hosts:
-        store = subprocess.Popen(
-            hosts.command(2, [sys.executable, str(STORE_SCRIPT), str(shards), str(log)]), stdout=subprocess.PIPE
-        )
+    with Hosts() as hosts, ExitStack() as processes:
+        serve = [sys.executable, str(STORE_SCRIPT), str(shards), str(log)]
+        store = processes.enter_context(started(hosts.command(2, serve)))
         assert store.stdout is not None
-        assert store.stdout.readline() == b"serving\n"
+        assert store.stdout.readline() == "serving\n"
         jobs = []
         for host in range(2):
             task = {
@@ -140,19 +176,15 @@ def test_each_of_two_hosts_fetches_only_its_own_lanes_shards(tmp_path: Path) -> 
                 "jobs": [["job", 0, None, 2]], "cache": str(tmp_path / f"cache{host}"),
             }  # fmt: skip
             options = ["--nnodes=2", f"--node-rank={host}", "--master-addr=10.77.3.1", "--master-port=29500"]
-            jobs.append(
-                subprocess.Popen(
-                    hosts.command(host, torchrun(task, 2, options)),
-                    env={**environment(), "GLOO_SOCKET_IFNAME": "peer"},
-                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                )
-            )  # fmt: skip
+            command = hosts.command(host, torchrun(task, 2, options))
+            jobs.append(processes.enter_context(started(command, GLOO_SOCKET_IFNAME="peer")))
         outputs = [job.communicate()[0] for job in jobs]
-        store.terminate()
-        store.communicate()
 
     assert [job.returncode for job in jobs] == [0, 0], outputs
     asked = Counter(tuple(line.split()) for line in log.read_text().splitlines())
     assert asked == Counter({(f"10.77.{1 + number // 4}.2", f"/{name}"): 1 for number, name in enumerate(names)})
-    for rank in range(4):
-        assert sorted(seen(tmp_path / "out", "job", 4, rank, 1)) == list(range(20 * rank, 20 * rank + 20))
+    for epoch in range(2):
+        for rank in range(4):
+            sampler = DistributedChunkedSampler(range(80), num_replicas=4, rank=rank, chunksize=7)
+            sampler.set_epoch(epoch)
+            assert seen(tmp_path / "out", "job", 4, rank, epoch) == list(sampler)
