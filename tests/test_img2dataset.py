@@ -52,7 +52,7 @@ def samples(folder: Path) -> dict[str, dict[str, object]]:
     return found
 
 
-def test_fifteen_lines_filter_and_bucket_on_two_ranks(laion: Path) -> None:
+def test_a_script_of_fifteen_lines_filters_and_buckets_on_two_ranks(laion: Path) -> None:
     blocks = read_blocks(PAGE.read_text(encoding="utf-8"))
     (script,) = (block.text for block in blocks if block.title == "train.py" and "laion" in block.text)
     assert len([line for line in script.splitlines() if line]) <= 15
@@ -86,7 +86,7 @@ def test_fifteen_lines_filter_and_bucket_on_two_ranks(laion: Path) -> None:
             assert [size for _, size in batch] == [[facts[key]["width"], facts[key]["height"]] for key, _ in batch]
 
 
-def test_the_folder_has_rows_of_failed_downloads_that_are_in_no_tar(laion: Path) -> None:
+def test_rows_of_failed_downloads_are_refused_unless_they_are_ignored(laion: Path) -> None:
     keys = {key for path in laion.glob("*.parquet") for key in pyarrow.parquet.read_table(path)["key"].to_pylist()}
     dataset = wids.ShardListDataset(str(laion))
 

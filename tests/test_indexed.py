@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
     return write_tar(tmp_path / "a.tar", sample_members(5))
 
 
-def test_it_has_a_length_positions_negative_ones_and_keys(path: Path) -> None:
+def test_samples_are_read_by_position_negative_position_and_key(path: Path) -> None:
     with IndexedTarSamples(path) as samples:
         assert len(samples) == 5
         assert read(samples[3]) == {".txt": b"text of 3", ".cls": b"3", "__key__": "000003"}
@@ -50,7 +50,7 @@ def test_an_unknown_key_is_a_key_error(path: Path) -> None:
         IndexedTarSamples(path)["5"]
 
 
-def test_of_a_key_that_occurs_again_the_first_sample_is_given(tmp_path: Path) -> None:
+def test_a_repeated_key_returns_its_first_sample(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", [("a.txt", b"1"), ("b.txt", b"2"), ("a.txt", b"3")])
 
     assert read(IndexedTarSamples(path)["a"]) == {".txt": b"1", "__key__": "a"}
@@ -101,14 +101,14 @@ class Unseekable(io.RawIOBase):
         return self._rest.readinto(buffer)
 
 
-def test_either_path_or_stream_is_wanted(path: Path) -> None:
+def test_giving_both_path_and_stream_or_neither_is_an_error(path: Path) -> None:
     with pytest.raises(ValueError, match="give either path or stream"):
         IndexedTarSamples()
     with pytest.raises(ValueError, match="give either path or stream"):
         IndexedTarSamples(path, stream=io.BytesIO())
 
 
-def test_a_closed_one_says_so_and_lets_go_with_the_last_view(path: Path) -> None:
+def test_reading_after_close_is_an_error_and_earlier_samples_stay_readable(path: Path) -> None:
     samples = IndexedTarSamples(path)
     sample = samples[0]
     samples.close()
@@ -132,21 +132,23 @@ def test_a_closed_one_says_so_and_lets_go_with_the_last_view(path: Path) -> None
     ],
     ids=["text", "empty", "zip", "gzip", "xz", "bzip2", "zstd"],
 )
-def test_what_is_no_tar_is_said_to_be_none(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_a_file_that_is_no_tar_is_an_error_that_names_its_kind(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
     (tmp_path / name).write_bytes(content)
 
     with pytest.raises(TarFormatError, match=rf"{name}: {message}"):
         IndexedTarSamples(tmp_path / name)
 
 
-def test_a_folder_or_nothing_is_a_fetch_error(tmp_path: Path) -> None:
+def test_a_folder_or_a_missing_file_is_a_fetch_error(tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="cannot be"):
         IndexedTarSamples(tmp_path)
     with pytest.raises(FetchError, match=r"missing\.tar: cannot be opened"):
         IndexedTarSamples(tmp_path / "missing.tar")
 
 
-def test_an_odd_end_is_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_end_blocks_and_trailing_bytes_log_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: 10 * 1024])
     with caplog.at_level(logging.WARNING):

@@ -46,7 +46,7 @@ def rows_of(values: list[Any]) -> st.SearchStrategy[Any]:
 
 @settings(max_examples=50)
 @given(LISTS)
-def test_a_column_of_arrow_is_its_list_and_goes_back(values: list[Any]) -> None:
+def test_a_column_from_arrow_has_its_values_and_converts_back(values: list[Any]) -> None:
     column = make(values)
 
     assert listed(column) == values
@@ -56,7 +56,7 @@ def test_a_column_of_arrow_is_its_list_and_goes_back(values: list[Any]) -> None:
 
 @settings(max_examples=50)
 @given(TEXTS, st.data())
-def test_a_part_of_an_array_of_arrow_is_that_part(values: list[Any], data: st.DataObject) -> None:
+def test_a_slice_of_an_arrow_array_becomes_a_column_of_that_slice(values: list[Any], data: st.DataObject) -> None:
     part = data.draw(st.slices(len(values)).filter(lambda part: part.step in {None, 1}))
     start, stop, _ = part.indices(len(values))
     array = pa.array(values, pa.string()).slice(start, max(0, stop - start))
@@ -66,14 +66,14 @@ def test_a_part_of_an_array_of_arrow_is_that_part(values: list[Any], data: st.Da
 
 @settings(max_examples=50)
 @given(LISTS, st.data())
-def test_rows_that_are_taken_are_those_of_the_list(values: list[Any], data: st.DataObject) -> None:
+def test_take_equals_indexing_a_list(values: list[Any], data: st.DataObject) -> None:
     rows = data.draw(rows_of(values))
 
     assert listed(make(values).take(rows)) == [values[row] for row in rows]
 
 
 @pytest.mark.parametrize("values", [["a", None, "b"], [1, None, 3]])
-def test_a_step_may_be_larger_than_any_column(values: list[Any]) -> None:
+def test_a_range_step_may_exceed_64_bits(values: list[Any]) -> None:
     assert listed(make(values).take(range(3)[:: 1 << 63])) == values[:1]
     assert listed(make(values).take(range(3)[:: -(1 << 70)])) == values[-1:]
     assert listed(make(values).take(range(3)[3 :: 1 << 63])) == []
@@ -81,7 +81,7 @@ def test_a_step_may_be_larger_than_any_column(values: list[Any]) -> None:
 
 @settings(max_examples=50)
 @given(LISTS, st.data())
-def test_scattered_rows_lie_where_they_were_put(values: list[Any], data: st.DataObject) -> None:
+def test_scatter_puts_each_row_at_its_place(values: list[Any], data: st.DataObject) -> None:
     places = data.draw(st.permutations(range(len(values) + 3))).copy()[: len(values)]
     expected: list[Any] = [None] * (len(values) + 3)
     for place, value in zip(places, values, strict=True):
@@ -94,7 +94,7 @@ def test_scattered_rows_lie_where_they_were_put(values: list[Any], data: st.Data
 
 @settings(max_examples=50)
 @given(TEXTS)
-def test_text_is_a_sequence_and_an_array(values: list[Any]) -> None:
+def test_a_text_column_is_a_sequence_and_converts_to_an_array(values: list[Any]) -> None:
     column = TextColumn.from_texts(values)
 
     assert list(column) == values
@@ -108,19 +108,19 @@ def test_text_is_a_sequence_and_an_array(values: list[Any]) -> None:
     ("values", "kind", "fill"),
     [([1, None], "int8", 300), ([1, None], "int8", 0.5), ([1, None], "int64", "a"), (["a", None], "string", 1)],
 )
-def test_what_a_column_cannot_hold_does_not_fill_it(values: list[Any], kind: str, fill: Any) -> None:
+def test_filling_with_a_value_that_the_type_cannot_hold_is_an_error(values: list[Any], kind: str, fill: Any) -> None:
     with pytest.raises(ValueError, match="cannot hold it"):
         make(values, kind=kind).filled(fill)
 
 
-def test_what_is_no_number_and_no_text_is_no_column() -> None:
+def test_a_column_of_lists_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"column 'x' is list<.*>; only numbers, booleans and text can be columns"):
         make([[1], [2]])
 
 
 @settings(max_examples=25)
 @given(LISTS)
-def test_a_column_file_holds_the_list(tmp_path_factory: pytest.TempPathFactory, values: list[Any]) -> None:
+def test_a_column_file_keeps_all_values(tmp_path_factory: pytest.TempPathFactory, values: list[Any]) -> None:
     path = tmp_path_factory.mktemp("columns") / "x.arrow"
     write_column(path, "x", make(values), "abc")
     stored = StoredColumn("x", str(path), Storage(), "abc", len(values))
@@ -160,7 +160,7 @@ def test_a_column_of_other_data_is_refused(tmp_path: Path, fingerprint: str, cou
         _ = StoredColumn("x", str(tmp_path / "x.arrow"), Storage(), fingerprint, count).column
 
 
-def test_a_damaged_column_file_is_an_error_wherever_it_is_cut(tmp_path: Path) -> None:
+def test_a_column_file_truncated_anywhere_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.arrow"
     write_column(path, "x", make(["a", None, "bc"]), "abc")
     data = path.read_bytes()
@@ -171,7 +171,7 @@ def test_a_damaged_column_file_is_an_error_wherever_it_is_cut(tmp_path: Path) ->
             _ = StoredColumn("x", str(path), Storage(), "abc", 3).column
 
 
-def test_kept_columns_are_sent_by_name_and_shared(tmp_path: Path) -> None:
+def test_kept_columns_are_pickled_by_path_and_stored_once(tmp_path: Path) -> None:
     storage = Storage(StorageOptions(cache_dir=str(tmp_path / "cache")))
     values = np.arange(1_000_000)
 
@@ -185,7 +185,7 @@ def test_kept_columns_are_sent_by_name_and_shared(tmp_path: Path) -> None:
     assert len(list((tmp_path / "cache" / ".wids" / "columns").iterdir())) == 1
 
 
-def test_old_files_of_kept_columns_that_are_used_again_are_not_removed_when_others_are_written(tmp_path: Path) -> None:
+def test_old_files_of_kept_columns_are_not_removed_when_they_are_used_again(tmp_path: Path) -> None:
     storage = Storage(StorageOptions(cache_dir=str(tmp_path / "cache")))
     numbers = np.arange(100_000)
     KeptColumn(NumberColumn(numbers), storage)
@@ -198,7 +198,7 @@ def test_old_files_of_kept_columns_that_are_used_again_are_not_removed_when_othe
     assert np.array_equal(again.column.arrays()["data"], numbers)
 
 
-def test_a_kept_column_whose_file_is_gone_says_so(tmp_path: Path) -> None:
+def test_a_kept_column_whose_file_was_removed_is_an_error(tmp_path: Path) -> None:
     kept = KeptColumn(NumberColumn(np.arange(100_000)), Storage(StorageOptions(cache_dir=str(tmp_path / "cache"))))
     for path in (tmp_path / "cache" / ".wids" / "columns").iterdir():
         path.unlink()
@@ -207,7 +207,7 @@ def test_a_kept_column_whose_file_is_gone_says_so(tmp_path: Path) -> None:
         _ = pickle.loads(pickle.dumps(kept)).column
 
 
-def test_columns_are_sent_whole_where_the_cache_folder_cannot_be_written(tmp_path: Path) -> None:
+def test_columns_are_pickled_whole_when_the_cache_folder_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     kept = KeptColumn(
         NumberColumn(np.arange(100_000)), Storage(StorageOptions(cache_dir=str(tmp_path / "file" / "cache")))

@@ -163,7 +163,7 @@ def test_a_condition_finds_the_rows_that_python_finds_one_by_one(condition: Part
 
 @settings(max_examples=200)
 @given(CONDITIONS, ROWS.map(lambda rows: [row for row in rows if None not in row]))
-def test_rows_in_which_nothing_is_missing_are_found_as_python_evaluates_the_text(
+def test_a_condition_on_complete_rows_finds_what_eval_of_its_text_finds(
     condition: Part, rows: list[tuple[Any, ...]]
 ) -> None:
     text, _ = condition
@@ -177,7 +177,7 @@ def test_rows_in_which_nothing_is_missing_are_found_as_python_evaluates_the_text
     assert find_rows(text, rows) == expected
 
 
-def test_blocks_are_read_and_put_together_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_columns_are_read_in_blocks_and_the_result_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expression, "_BLOCK_ROWS", 7)
     column = np.arange(100)
     asked = []
@@ -237,7 +237,7 @@ def test_blocks_are_read_and_put_together_in_order(monkeypatch: pytest.MonkeyPat
         ("n > (1 and\n  n < 3\n", 5, "'(' was never closed"),
     ],
 )
-def test_what_may_not_stand_in_an_expression_is_an_error_with_its_place(text: str, place: int, what: str) -> None:
+def test_invalid_conditions_are_errors_that_name_the_position(text: str, place: int, what: str) -> None:
     with pytest.raises(ValueError, match=re.escape(what)) as caught:
         find_rows(text, [(1, 2, 0.5, True, "a", "b")])
 
@@ -246,12 +246,12 @@ def test_what_may_not_stand_in_an_expression_is_an_error_with_its_place(text: st
 
 
 @pytest.mark.parametrize("text", ["(" * 300, "-" * 9000 + "1", "flag and " * 2000, "n == 0\0", "\ud800"])
-def test_hostile_texts_are_errors(text: str) -> None:
+def test_oversized_or_unparsable_conditions_are_errors(text: str) -> None:
     with pytest.raises(ValueError, match=r"at most|cannot be parsed|too many nested|parts deep|surrogates|null bytes"):
         Expression(text)
 
 
-def test_a_column_whose_name_has_dots_is_written_with_them() -> None:
+def test_column_names_may_contain_dots() -> None:
     found = Expression("meta.width > 1").find_rows(
         lambda _, *rows: (np.array([1, 2])[slice(*rows)], None), 2, ["meta.width"]
     )

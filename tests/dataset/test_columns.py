@@ -69,7 +69,7 @@ def write_source(folder: Path, kind: str, rows: list[dict[str, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "arrow", "arrays", "table"])
-def test_columns_line_up_with_the_samples_whatever_they_come_from(
+def test_columns_from_every_kind_of_source_line_up_with_the_samples(
     tmp_path: Path, whole: wids.ShardListDataset, kind: str
 ) -> None:
     shuffled = np.random.default_rng(0).permutation(len(KEYS))
@@ -121,7 +121,7 @@ def test_secrets_of_a_shard_whose_file_has_too_few_rows_are_not_shown(tmp_path: 
     assert "https://***@host/000.tar?X-Amz-Signature=*** has" in str(caught.value)
 
 
-def test_a_file_for_each_shard_belongs_to_its_shard(tmp_path: Path, whole: wids.ShardListDataset) -> None:
+def test_rows_of_a_file_per_shard_are_matched_within_that_shard(tmp_path: Path, whole: wids.ShardListDataset) -> None:
     for shard, keys in (("000", KEYS[:5]), ("001", []), ("002", KEYS[5:])):
         # Keys are matched within their own shard only; "zz" is in none.
         pa.parquet.write_table(
@@ -147,7 +147,9 @@ def test_a_file_for_each_shard_belongs_to_its_shard(tmp_path: Path, whole: wids.
         whole.add_columns(source, key_column="id")
 
 
-def test_folders_patterns_and_names_of_columns(tmp_path: Path, whole: wids.ShardListDataset) -> None:
+def test_columns_are_read_from_folders_and_patterns_under_given_names(
+    tmp_path: Path, whole: wids.ShardListDataset
+) -> None:
     for part in range(3):
         path = tmp_path / f"part-{part}.jsonl"
         rows = [{"key": key, "meta": {"size": {"w": number}}, "other": 1} for number, key in enumerate(KEYS[part::3])]
@@ -160,13 +162,13 @@ def test_folders_patterns_and_names_of_columns(tmp_path: Path, whole: wids.Shard
         assert dataset.column("w").tolist() == expected  # type: ignore[union-attr]
 
 
-def test_missing_values_are_errors_or_what_was_told(whole: wids.ShardListDataset) -> None:
+def test_missing_values_are_errors_unless_a_value_is_given(whole: wids.ShardListDataset) -> None:
     table = {"key": KEYS[:10], "n": range(10), "x": np.arange(10) / 2, "word": ["a", None] * 5}
 
     with pytest.raises(ValueError, match=r"2 of 12 samples have no row: '00010', '00011'; give missing= a value"):
         whole.add_columns(table)
     none = whole.add_columns(table, missing=None)
-    told = whole.add_columns(table, missing={"n": -1, "word": "…"})
+    filled = whole.add_columns(table, missing={"n": -1, "word": "…"})
 
     with pytest.raises(
         ValueError, match=r"column 'n': 2 of 12 samples have no value, the first is index 10; give missing="
@@ -179,8 +181,8 @@ def test_missing_values_are_errors_or_what_was_told(whole: wids.ShardListDataset
     assert (none[11]["n"], none[11]["word"]) == (None, None)
     assert np.flatnonzero(none.matches("n is None")).tolist() == [10, 11]
     assert len(none.select(where="n >= 0")) == 10
-    assert told.column("n").tolist()[-2:] == [-1, -1]  # type: ignore[union-attr]
-    assert list(told.column("word")) == ["a", "…"] * 5 + ["…", "…"]
+    assert filled.column("n").tolist()[-2:] == [-1, -1]  # type: ignore[union-attr]
+    assert list(filled.column("word")) == ["a", "…"] * 5 + ["…", "…"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def test_bad_files_are_errors_that_name_them(tmp_path: Path, whole: wids.ShardLi
         whole.add_columns(7)
 
 
-def test_a_view_takes_its_rows_of_a_table_of_all(whole: wids.ShardListDataset) -> None:
+def test_a_view_takes_its_own_rows_from_a_table_of_the_whole_dataset(whole: wids.ShardListDataset) -> None:
     view = whole.select([7, 2, 9]).add_columns({"key": KEYS, "n": range(12)})
 
     assert view.column("n").tolist() == [7, 2, 9]  # type: ignore[union-attr]
@@ -260,7 +262,7 @@ def test_samples_with_columns_can_be_narrowed_and_renamed(whole: wids.ShardListD
         _ = whole.to_tuple("json").add_columns({"n": range(12)}, on="index")[0]
 
 
-def test_columns_that_are_added_take_no_room_in_pickles_and_workers_see_them(tmp_path: Path) -> None:
+def test_added_columns_are_pickled_by_path_and_found_by_the_copy(tmp_path: Path) -> None:
     count = 20_000
     shard = write_tar(tmp_path / "many.tar", [(f"{number:06d}.cls", b"1") for number in range(count)])
     dataset = wids.ShardListDataset([(str(shard), count)], transformations=[]).add_columns(

@@ -39,7 +39,7 @@ def test_each_dataset_keeps_its_own_transformations_and_names(both: Any) -> None
     assert samples[5]["txt"].read() == b"text of 1"
 
 
-def test_it_reads_from_the_end_and_refuses_what_is_outside(both: Any) -> None:
+def test_negative_indices_count_from_the_end_and_indices_out_of_range_are_errors(both: Any) -> None:
     assert both[-1]["__key__"] == "000003"
     for index in (8, -9):
         with pytest.raises(IndexError, match=f"index {index} is out of range for 8 samples in 3 datasets"):
@@ -57,7 +57,7 @@ def test_a_data_loader_reads_batches_in_order(both: Any, workers: int) -> None:
     ]  # fmt: skip
 
 
-def test_what_a_dataset_offers_is_there(both: Any) -> None:
+def test_a_concatenation_has_the_methods_and_attributes_of_a_dataset(both: Any) -> None:
     assert [sample["__key__"] for sample in both] == [both.key(index) for index in range(8)]
     assert both.read(5)[".cls"] == b"1"
     assert bytes(both.view(0, ["txt"])[".txt"]) == b"text of 0"
@@ -87,14 +87,14 @@ def shards(tmp_path: Path) -> Any:
     ],
     ids=["select and map", "rename and to_tuple", "fields that can be iterated once"],
 )
-def test_what_is_done_to_all_is_done_by_each(shards: list[Any], change: Any) -> None:
+def test_transformations_of_a_concatenation_are_applied_to_each_dataset(shards: list[Any], change: Any) -> None:
     changed = change(wids.concat(shards))
 
     assert list(changed) == [sample for dataset in shards for sample in change(dataset)]
     assert changed.component_lengths == [2, 2]
 
 
-def test_indexes_of_all_are_asked_at_once(shards: list[Any]) -> None:
+def test_sizes_fields_and_locations_of_a_concatenation_are_those_of_its_datasets(shards: list[Any]) -> None:
     both = wids.concat([wids.concat(shards[:1]), *shards[1:]])
 
     assert (both.sizes("txt").tolist(), both.sizes("txt").dtype.name) == ([3, 3, 5, 5], "int64")
@@ -117,13 +117,15 @@ def test_indexes_of_all_are_asked_at_once(shards: list[Any]) -> None:
         ("has", []),
     ],
 )
-def test_what_one_of_them_cannot_do_is_said(shards: list[Any], method: str, arguments: list[Any]) -> None:
+def test_a_method_that_one_of_the_datasets_lacks_is_an_error_that_names_it(
+    shards: list[Any], method: str, arguments: list[Any]
+) -> None:
     message = rf"datasets\[1\] is a range, which has no {method}\(\); call it on the others before concat\(\)"
     with pytest.raises(TypeError, match=message):
         getattr(wids.concat([shards[0], range(3)]), method)(*arguments)
 
 
-def test_concatenations_nest_pickle_and_close(both: Any) -> None:
+def test_concatenations_can_be_nested_pickled_and_closed(both: Any) -> None:
     nested = pickle.loads(pickle.dumps(wids.concat([both, both])))
 
     with nested:
@@ -136,8 +138,8 @@ def test_a_seed_goes_to_the_dataset_that_holds_the_sample(both: Any) -> None:
     assert both.__getitems__([SeededIndex(1, 9), SeededIndex(6, 8)])[1]["__seed__"] == 8
 
 
-def test_each_dataset_is_told_of_its_own_shards() -> None:
-    class Told:
+def test_prefetch_passes_each_dataset_the_numbers_of_its_own_shards() -> None:
+    class RecordsPrefetch:
         def __init__(self) -> None:
             self.lengths = [1, 2]
             self.shards = [{"url": "a.tar"}, {"url": "b.tar"}]
@@ -149,14 +151,14 @@ def test_each_dataset_is_told_of_its_own_shards() -> None:
         def prefetch(self, upcoming: list[int]) -> None:
             self.calls.append(upcoming)
 
-    first, last = Told(), Told()
+    first, last = RecordsPrefetch(), RecordsPrefetch()
 
     wids.concat([first, range(5), last]).prefetch([4, 2, 0, 3])
 
     assert (first.calls, last.calls) == ([[0]], [[1, 0]])
 
 
-def test_shards_of_concatenations_shape_the_samplers(tmp_path: Path) -> None:
+def test_a_sampler_of_a_concatenation_uses_the_shards_of_all_its_datasets(tmp_path: Path) -> None:
     write_tar(tmp_path / "x.tar", sample_members(3))
     one = wids.ShardListDataset(str(tmp_path / "x.tar"))
 

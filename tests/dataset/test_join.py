@@ -60,7 +60,7 @@ def join_dictionaries(mine: Shards, other: Shards) -> list[tuple[str, str, str |
 
 @settings(max_examples=60)
 @given(SHARDS, SHARDS, st.sampled_from(["inner", "left"]))
-def test_a_join_is_that_of_dictionaries(
+def test_a_join_has_the_samples_of_a_join_of_dictionaries(
     tmp_path_factory: pytest.TempPathFactory, mine: Shards, other: Shards, how: Any
 ) -> None:
     folder = tmp_path_factory.mktemp("join")
@@ -86,7 +86,7 @@ def test_a_join_is_that_of_dictionaries(
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_views_on_both_sides_and_of_the_join_have_their_own_rows(
+def test_views_of_both_sides_and_of_the_join_keep_their_own_rows(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("views")
@@ -111,7 +111,9 @@ def sides(tmp_path: Path) -> tuple[wids.ShardListDataset, wids.ShardListDataset]
     return mine, write(tmp_path / "right", {"s0": list("cba"), "s1": list("e")}, ("txt", "cap.txt"))
 
 
-def test_a_join_behaves_as_a_dataset(sides: tuple[wids.ShardListDataset, wids.ShardListDataset]) -> None:
+def test_a_join_has_the_methods_and_attributes_of_a_dataset(
+    sides: tuple[wids.ShardListDataset, wids.ShardListDataset],
+) -> None:
     left, right = sides
     joined = left.join(right, prefix="o.", how="left")
 
@@ -159,7 +161,7 @@ def add_length(sample: dict[str, Any]) -> dict[str, Any]:
     return sample
 
 
-def test_a_side_of_which_nothing_is_asked_is_not_read(
+def test_a_side_is_not_read_when_none_of_its_fields_are_selected(
     sides: tuple[wids.ShardListDataset, wids.ShardListDataset],
 ) -> None:
     left, right = sides
@@ -175,7 +177,9 @@ def test_a_side_of_which_nothing_is_asked_is_not_read(
     assert left.select_fields("text").join(right.select_fields("txt"))[0]["txt"] == "right s0/a.txt"
 
 
-def test_fields_of_one_name_need_a_prefix(sides: tuple[wids.ShardListDataset, wids.ShardListDataset]) -> None:
+def test_a_field_that_both_sides_have_needs_a_prefix(
+    sides: tuple[wids.ShardListDataset, wids.ShardListDataset],
+) -> None:
     left, right = sides
 
     with pytest.raises(
@@ -184,7 +188,9 @@ def test_fields_of_one_name_need_a_prefix(sides: tuple[wids.ShardListDataset, wi
         _ = left.join(right)[0]
 
 
-def test_wrong_joins_are_errors(sides: tuple[wids.ShardListDataset, wids.ShardListDataset], tmp_path: Path) -> None:
+def test_joins_with_wrong_arguments_are_errors(
+    sides: tuple[wids.ShardListDataset, wids.ShardListDataset], tmp_path: Path
+) -> None:
     left, right = sides
     twice = write(tmp_path / "twice", {"x": list("ab"), "y": list("bacde")})
 
@@ -210,7 +216,7 @@ def test_samples_are_joined_by_index(sides: tuple[wids.ShardListDataset, wids.Sh
     assert [sample["o.txt"] for sample in joined] == [sample["txt"] for sample in right]
 
 
-def test_tables_are_joined(sides: tuple[wids.ShardListDataset, wids.ShardListDataset]) -> None:
+def test_a_table_is_joined_by_key(sides: tuple[wids.ShardListDataset, wids.ShardListDataset]) -> None:
     left, _ = sides
     table = {"key": ["e", "b", "zz"], "score": [5, 2, 0]}
 
@@ -222,7 +228,7 @@ def test_tables_are_joined(sides: tuple[wids.ShardListDataset, wids.ShardListDat
     assert inner.matches("new.score > 2").tolist() == [False, True]
 
 
-def test_joins_of_joins(sides: tuple[wids.ShardListDataset, wids.ShardListDataset]) -> None:
+def test_joins_can_be_joined(sides: tuple[wids.ShardListDataset, wids.ShardListDataset]) -> None:
     left, right = sides
     third = right.join(left.select_fields("text"), prefix="l.")
 
@@ -233,7 +239,7 @@ def test_joins_of_joins(sides: tuple[wids.ShardListDataset, wids.ShardListDatase
     assert joined.to_tuple("r.txt", "t.l.text")[0] == (right[2]["txt"], left[0]["text"])
 
 
-def test_a_damaged_sample_of_the_other_side_is_replaced_as_one_of_this(tmp_path: Path) -> None:
+def test_a_joined_sample_whose_other_side_is_damaged_is_replaced(tmp_path: Path) -> None:
     left = write(tmp_path / "left", {"s": list("abc")}, on_error="replace")
     members = [("a.json", b"1"), ("b.json", b"{broken"), ("c.json", b"3")]
     right = wids.ShardListDataset([(str(write_tar(tmp_path / "right.tar", members)), 3)], on_error="replace")
@@ -246,7 +252,7 @@ def test_a_damaged_sample_of_the_other_side_is_replaced_as_one_of_this(tmp_path:
         _ = write(tmp_path / "again", {"s": list("abc")}).join(right)[1]
 
 
-def test_both_sides_are_read_by_ranges_together(tmp_path: Path) -> None:
+def test_a_batch_of_a_join_makes_at_most_one_range_request_for_each_side(tmp_path: Path) -> None:
     local = write(tmp_path / "left", {"s": list("abcdef")}), write(tmp_path / "right", {"s": list("fedcba")})
     with web_server() as server:
         server.has_ranges = True

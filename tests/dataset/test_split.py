@@ -53,7 +53,7 @@ def test_parts_that_add_up_to_one_are_a_partition(dataset: wids.ShardListDataset
     assert indices == list(range(100))
 
 
-def test_samples_stay_on_their_side_when_data_is_added_moved_and_renamed(tmp_path: Path) -> None:
+def test_samples_stay_in_their_part_when_shards_are_added_moved_or_renamed(tmp_path: Path) -> None:
     shares = {"train": 0.7, "val": 0.3}
     written = write_shards(tmp_path, [30, 50, 20])
     before = keys_of(wids.ShardListDataset(written).split(shares))
@@ -70,7 +70,7 @@ def test_samples_stay_on_their_side_when_data_is_added_moved_and_renamed(tmp_pat
 
 
 @given(st.integers(0, 1000))
-def test_a_group_never_straddles(dataset: wids.ShardListDataset, seed: int) -> None:
+def test_all_samples_of_a_group_are_in_the_same_part(dataset: wids.ShardListDataset, seed: int) -> None:
     def person(key: str) -> str:
         return key[-1]
 
@@ -83,21 +83,21 @@ def test_a_group_never_straddles(dataset: wids.ShardListDataset, seed: int) -> N
     assert keys_of(as_numbers) == parts
 
 
-def test_a_larger_part_that_comes_first_has_all_of_the_smaller_one(dataset: wids.ShardListDataset) -> None:
+def test_a_first_part_that_is_enlarged_keeps_all_its_samples(dataset: wids.ShardListDataset) -> None:
     small = dataset.split({"val": 0.1, "train": 0.9})["val"]
     large = dataset.split({"val": 0.3, "train": 0.7})["val"]
 
     assert set(small.keys()) < set(large.keys())
 
 
-def test_sizes_are_about_the_fractions_and_the_rest_is_in_no_part(dataset: wids.ShardListDataset) -> None:
+def test_the_sizes_of_parts_are_about_their_fractions(dataset: wids.ShardListDataset) -> None:
     sizes = [len(dataset.split({"few": 0.2}, seed=seed)["few"]) for seed in range(30)]
 
     # The mean of 30 draws from Binomial(100, 0.2) is within five standard errors.
     assert abs(sum(sizes) / 30 - 20) < 5 * math.sqrt(100 * 0.2 * 0.8 / 30)
 
 
-def test_a_split_of_a_view_keeps_to_the_view(dataset: wids.ShardListDataset) -> None:
+def test_a_split_of_a_view_is_the_split_of_the_dataset_limited_to_the_view(dataset: wids.ShardListDataset) -> None:
     shares = {"a": 0.5, "b": 0.5}
     whole = keys_of(dataset.split(shares))
     view = dataset[20:90:3]
@@ -123,7 +123,7 @@ def test_a_split_of_a_view_keeps_to_the_view(dataset: wids.ShardListDataset) -> 
         pytest.param({"a": 0.5}, {"seed": 1.5}, TypeError, "seed is 1.5", id="broken seed"),
     ],
 )
-def test_wrong_arguments_are_named(
+def test_wrong_arguments_are_errors_that_name_them(
     dataset: wids.ShardListDataset, shares: Any, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -13,7 +13,7 @@ from tests.sampling.test_epochs import Sharded
 from wids.sampling import ChunkedSampler, DistributedChunkedSampler, ShardListSampler
 
 
-class Told(Sharded):
+class RecordsPrefetch(Sharded):
     def __init__(self, counts: list[int]) -> None:
         super().__init__(counts)
         self.calls: list[list[int]] = []
@@ -30,7 +30,7 @@ class Told(Sharded):
 
 
 def test_shards_are_announced_in_the_order_in_which_they_are_read() -> None:
-    data = Told([20_000] * 6)
+    data = RecordsPrefetch([20_000] * 6)
     sampler = ShardListSampler(data, shards_ahead=2, seed=1)
     list(sampler)
     data.calls.clear()
@@ -45,7 +45,7 @@ def test_shards_are_announced_in_the_order_in_which_they_are_read() -> None:
 
 
 def test_nothing_is_announced_before_an_index_is_asked_for() -> None:
-    data = Told([10] * 4)
+    data = RecordsPrefetch([10] * 4)
     iterator = iter(ChunkedSampler(data, chunksize=20, shards_ahead=1))
 
     assert data.calls == []
@@ -61,7 +61,7 @@ def test_every_shard_that_is_read_was_announced_before(
     counts: list[int], chunksize: int, ahead: int, ranks: int, lanes: int, place: int, repartition: bool
 ) -> None:
     for rank in range(ranks):
-        data = Told(counts)
+        data = RecordsPrefetch(counts)
         sampler = DistributedChunkedSampler(
             data, num_replicas=ranks, rank=rank, chunksize=chunksize, num_canonical_replicas=lanes, shards_ahead=ahead,
             repartition_each_epoch=repartition, drop_last=True,
@@ -72,17 +72,17 @@ def test_every_shard_that_is_read_was_announced_before(
             repartition_each_epoch=repartition, drop_last=True,
         )  # fmt: skip
         expected.load_state_dict(sampler.state_dict())
-        told: set[int] = set()
+        announced: set[int] = set()
 
         for index in sampler:
-            told.update(shard for call in data.calls for shard in call)
-            assert data.shard_of(index) in told
+            announced.update(shard for call in data.calls for shard in call)
+            assert data.shard_of(index) in announced
         sampler.load_state_dict(expected.state_dict())
         assert list(sampler) == list(expected)
 
 
-def test_lanes_are_announced_in_turn() -> None:
-    data = Told([10] * 12)
+def test_shards_of_several_lanes_are_announced_in_turn() -> None:
+    data = RecordsPrefetch([10] * 12)
     sampler = DistributedChunkedSampler(
         data, num_replicas=1, rank=0, num_canonical_replicas=3, chunksize=20, shards_ahead=3, shuffle=False
     )
@@ -93,15 +93,15 @@ def test_lanes_are_announced_in_turn() -> None:
 
 
 @pytest.mark.parametrize("make", [ChunkedSampler, DistributedChunkedSampler, ShardListSampler])
-def test_a_dataset_that_cannot_be_told_is_refused(make: Any) -> None:
+def test_shards_ahead_of_a_dataset_without_prefetch_is_an_error(make: Any) -> None:
     with pytest.raises(TypeError, match=r"a Sharded has no prefetch\(\); leave it at 0"):
         make(Sharded([3]), shards_ahead=1)
     with pytest.raises(ValueError, match="shards_ahead is -1"):
-        make(Told([3]), shards_ahead=-1)
+        make(RecordsPrefetch([3]), shards_ahead=-1)
 
 
 def test_announcing_does_not_change_the_order() -> None:
-    data = Told([7] * 30)
+    data = RecordsPrefetch([7] * 30)
     plain, ahead = ChunkedSampler(data, chunksize=20), ChunkedSampler(data, chunksize=20, shards_ahead=4)
 
     assert [list(plain), list(plain)] == [list(ahead), list(ahead)]

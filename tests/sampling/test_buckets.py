@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from tests.sampling.test_ahead import Told
+from tests.sampling.test_ahead import RecordsPrefetch
 from wids.sampling import BucketBatchSampler, ChunkedSampler, DistributedChunkedSampler, MixtureSampler
 from wids.sampling.seeds import SeededIndex
 
@@ -80,7 +80,7 @@ def test_ranks_have_equal_numbers_of_batches_of_one_bucket_and_see_everything(
     n=st.integers(0, 150), epoch=st.integers(0, 2), limits=LIMITS,
     stops=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 6), st.integers(1, 5)), max_size=4),
 )  # fmt: skip
-def test_stops_and_other_ranks_and_batch_sizes_lose_and_repeat_nothing(
+def test_resuming_with_other_ranks_and_batch_sizes_loses_no_sample(
     n: int, epoch: int, limits: dict[str, Any], stops: list[tuple[int, int, int]]
 ) -> None:
     limits = with_cost(n, limits)
@@ -106,7 +106,7 @@ def test_stops_and_other_ranks_and_batch_sizes_lose_and_repeat_nothing(
     assert sum((seen - places).values()) <= repeats
 
 
-def test_a_restart_with_the_same_ranks_goes_on_with_the_very_batches() -> None:
+def test_resuming_with_the_same_ranks_yields_the_same_batches() -> None:
     whole = make(100, 2, 1, 4)
     epochs = [list(whole) for _ in range(3)]
     sampler = make(100, 2, 1, 4)
@@ -122,7 +122,7 @@ def test_a_restart_with_the_same_ranks_goes_on_with_the_very_batches() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_loaders_take_it_as_a_batch_sampler(workers: int) -> None:
+def test_data_loaders_accept_bucket_batches_as_batch_sampler(workers: int) -> None:
     data = list(range(100))
     expected = make(100, 2, 1, 4)
     epochs = [list(expected) for _ in range(2)]
@@ -139,7 +139,7 @@ def test_loaders_take_it_as_a_batch_sampler(workers: int) -> None:
     assert [batch.tolist() for batch in again] == epochs[1]
 
 
-def test_setting_the_epoch_of_the_sampler_sets_that_of_the_batches() -> None:
+def test_set_epoch_of_the_inner_sampler_sets_the_epoch_of_the_batches() -> None:
     first, second = make(50, 1, 0, 4), make(50, 1, 0, 4)
 
     first.set_epoch(2)
@@ -164,7 +164,7 @@ def test_buckets_may_be_names_or_a_function_that_is_called_once_per_index() -> N
     assert all(len({index % 2 for index in batch}) == 1 for batch in by_array)
 
 
-def test_batches_of_a_mixture_and_with_seeds() -> None:
+def test_batches_of_a_mixture_keep_the_sample_seeds() -> None:
     import wids
 
     mixture = MixtureSampler(wids.concat([range(10), range(30)]), weights=[1, 1], sample_seeds=True)
@@ -186,19 +186,19 @@ def test_batches_of_a_mixture_and_with_seeds() -> None:
         ((4,), {"cost": [1, -2, 9, 4], "max_cost": 5}, "index 1 costs -2"),
     ],
 )
-def test_limits_that_cannot_be_kept_are_refused(args: Any, kwargs: dict[str, Any], message: str) -> None:
+def test_wrong_limits_are_errors(args: Any, kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         list(BucketBatchSampler(ChunkedSampler(range(4)), *args, **kwargs))
 
 
-def test_looking_ahead_is_refused() -> None:
-    data = Told([5, 5])
+def test_a_sampler_with_shards_ahead_is_refused() -> None:
+    data = RecordsPrefetch([5, 5])
 
     with pytest.raises(ValueError, match="leave it at 0 under buckets"):
         BucketBatchSampler(ChunkedSampler(data, shards_ahead=1), 2)
 
 
-def test_a_sampler_that_does_not_know_all_ranks_order_is_refused() -> None:
+def test_a_sampler_of_another_package_is_refused() -> None:
     with pytest.raises(TypeError, match="must be a sampler of wids"):
         BucketBatchSampler([1, 2, 3], 2)  # type: ignore[arg-type]
 
@@ -207,12 +207,12 @@ def test_a_sampler_that_does_not_know_all_ranks_order_is_refused() -> None:
     ("kwargs", "message"),
     [({"drop_last": True}, "drop_last=False"), ({"num_buckets": 2}, "other buckets")],
 )
-def test_a_state_of_other_batches_is_refused(kwargs: dict[str, Any], message: str) -> None:
+def test_a_state_of_other_arguments_is_refused(kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(50, 1, 0, 4, **kwargs).load_state_dict(make(50, 1, 0, 4).state_dict())
 
 
-def test_more_than_was_yielded_cannot_be_consumed() -> None:
+def test_consumed_beyond_what_was_yielded_is_an_error() -> None:
     sampler = make(50, 1, 0, 4)
     list(islice(sampler, 2))
 

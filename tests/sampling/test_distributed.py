@@ -56,7 +56,7 @@ def test_each_rank_yields_what_the_oracle_deals_it(case: Case, epoch: int, ranks
 
 
 @given(case=CASES, epoch=EPOCHS, ranks=RANKS)
-def test_ranks_are_equal_and_repeat_no_more_than_they_must(case: Case, epoch: int, ranks: int) -> None:
+def test_ranks_are_equally_long_and_repeat_no_more_than_they_must(case: Case, epoch: int, ranks: int) -> None:
     orders = []
     for sampler in samplers(case, ranks):
         sampler.set_epoch(epoch)
@@ -116,7 +116,7 @@ def test_resuming_at_any_place_any_number_of_times_loses_and_repeats_nothing(
 
 
 @given(case=CASES, epoch=EPOCHS, place=st.integers(0, 130), ranks=RANKS)
-def test_what_ranks_do_after_a_place_is_what_the_oracle_deals_them(
+def test_ranks_restored_at_any_place_yield_what_the_oracle_deals_them(
     case: Case, epoch: int, place: int, ranks: int
 ) -> None:
     state = {**samplers(case, 1)[0].state_dict(), "epoch": epoch, "place": place}
@@ -132,7 +132,7 @@ def test_what_ranks_do_after_a_place_is_what_the_oracle_deals_them(
 
 
 @given(case=CASES, epoch=EPOCHS, ranks=RANKS, done=st.integers(0, 130))
-def test_a_state_of_what_was_consumed_is_that_of_having_yielded_it(
+def test_the_state_of_consumed_samples_is_the_state_after_yielding_them(
     case: Case, epoch: int, ranks: int, done: int
 ) -> None:
     sampler = samplers(case, ranks)[0]
@@ -148,7 +148,7 @@ def test_a_state_of_what_was_consumed_is_that_of_having_yielded_it(
         assert consumed == yielded
 
 
-def test_many_ranks_and_one_read_the_same_order_of_a_large_set() -> None:
+def test_a_large_dataset_has_the_same_global_order_on_any_number_of_ranks() -> None:
     case = Case(n=100_003, lanes=64, chunksize=500, seed=1)
     places = places_of(case, 1)
     for ranks in (1, 48, 63, 64, 96):
@@ -160,7 +160,7 @@ def test_many_ranks_and_one_read_the_same_order_of_a_large_set() -> None:
         assert order[: len(mine)] == mine
 
 
-def test_with_as_many_ranks_as_lanes_a_rank_walks_its_lane_alone() -> None:
+def test_with_as_many_ranks_as_lanes_a_rank_has_the_order_of_0_1_11() -> None:
     for rank in range(4):
         sampler = DistributedChunkedSampler(range(1000), num_replicas=4, rank=rank, chunksize=100, seed=3)
         old = ChunkedSampler(range(1000), num_samples=(250 * rank, 250 * rank + 250), chunksize=100, seed=3)
@@ -168,7 +168,7 @@ def test_with_as_many_ranks_as_lanes_a_rank_walks_its_lane_alone() -> None:
         assert [list(sampler), list(sampler)] == [list(old), list(old)]
 
 
-def test_ranks_that_walk_many_lanes_are_told_what_it_costs(caplog: pytest.LogCaptureFixture) -> None:
+def test_ranks_that_read_from_many_lanes_at_once_log_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     def warnings(**kwargs: Any) -> list[str]:
         caplog.clear()
         sampler = DistributedChunkedSampler(range(10**9), rank=0, num_canonical_replicas=64, **kwargs)
@@ -183,6 +183,6 @@ def test_ranks_that_walk_many_lanes_are_told_what_it_costs(caplog: pytest.LogCap
     assert message.startswith("rank 0 of 63 reads from 64 of 64 canonical replicas at once")
 
 
-def test_num_canonical_replicas_must_be_a_number_of_lanes() -> None:
+def test_num_canonical_replicas_of_0_is_an_error() -> None:
     with pytest.raises(ValueError, match="num_canonical_replicas is 0; it must be at least 1"):
         DistributedChunkedSampler(range(9), num_canonical_replicas=0)

@@ -101,7 +101,7 @@ def test_set_epoch_of_another_epoch_starts_at_its_beginning(kind: str) -> None:
 
 
 @KINDS
-def test_iterators_that_are_thrown_away_use_up_nothing_of_a_restored_place(kind: str) -> None:
+def test_iterators_that_were_never_advanced_leave_a_restored_place_unused(kind: str) -> None:
     epochs = orders_of(kind)
     sampler = make(kind)
     sampler.load_state_dict({**sampler.state_dict(), "epoch": 1, "place": 40})
@@ -125,7 +125,7 @@ def test_a_restored_epoch_that_is_left_early_is_followed_by_the_next(kind: str) 
 
 
 @KINDS
-def test_after_a_state_at_a_beginning_one_iterator_may_read_ahead_and_be_thrown_away(kind: str) -> None:
+def test_one_started_iterator_may_be_discarded_after_a_beginning_is_restored(kind: str) -> None:
     epochs = orders_of(kind)
     sampler = make(kind)
     sampler.load_state_dict({**sampler.state_dict(), "epoch": 1, "place": 0})
@@ -141,7 +141,7 @@ def test_after_a_state_at_a_beginning_one_iterator_may_read_ahead_and_be_thrown_
 
 
 @KINDS
-def test_set_epoch_within_an_epoch_decides_of_the_next_iterator(kind: str) -> None:
+def test_set_epoch_during_an_epoch_applies_to_the_next_iterator(kind: str) -> None:
     epochs = orders_of(kind)
     sampler = make(kind)
     sampler.load_state_dict({**sampler.state_dict(), "epoch": 1, "place": 0})
@@ -155,7 +155,7 @@ def test_set_epoch_within_an_epoch_decides_of_the_next_iterator(kind: str) -> No
 
 
 @KINDS
-def test_the_state_at_an_epochs_end_is_the_next_ones_beginning(kind: str) -> None:
+def test_the_state_at_the_end_of_an_epoch_is_the_beginning_of_the_next(kind: str) -> None:
     sampler = make(kind)
     sampler.set_epoch(1)
     iterator = iter(sampler)
@@ -173,7 +173,7 @@ def test_the_state_at_an_epochs_end_is_the_next_ones_beginning(kind: str) -> Non
 
 
 @KINDS
-def test_set_epoch_decides_of_which_epoch_a_state_is(kind: str) -> None:
+def test_a_state_taken_after_set_epoch_is_of_that_epoch(kind: str) -> None:
     sampler = make(kind)
     list(sampler)
 
@@ -184,7 +184,7 @@ def test_set_epoch_decides_of_which_epoch_a_state_is(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(STATES))
-def test_a_state_of_the_first_version_loads_for_ever(kind: str) -> None:
+def test_a_stored_state_of_version_1_loads(kind: str) -> None:
     sampler = make(kind, seed=3)
 
     sampler.load_state_dict(STATES[kind]["state"])
@@ -235,7 +235,7 @@ def test_a_state_of_other_data_is_refused_with_the_difference(data: Any, differe
 
 
 @KINDS
-def test_the_same_data_in_another_place_is_the_same(kind: str) -> None:
+def test_a_state_loads_for_the_same_data_in_another_place(kind: str) -> None:
     state = make(kind, Sharded([20, 30, 50], folder="s3://me:secret@bucket/x")).state_dict()
 
     make(kind, Sharded([20, 30, 50], folder="/local")).load_state_dict(state)
@@ -253,7 +253,7 @@ def test_the_same_data_in_another_place_is_the_same(kind: str) -> None:
         ("ShardListSampler", [20, 30, 50, 40]),
     ],
 )
-def test_an_epoch_ends_with_the_data_it_began_with_when_some_was_added(kind: str, more: list[int] | None) -> None:
+def test_a_restored_epoch_ends_with_its_own_data_when_shards_were_added(kind: str, more: list[int] | None) -> None:
     before = range(100) if more is None else Sharded(more[:3])
     after = range(140) if more is None else Sharded(more)
     sampler, again, new = make(kind, before), make(kind, after), make(kind, after)
@@ -278,7 +278,7 @@ def test_an_epoch_ends_with_the_data_it_began_with_when_some_was_added(kind: str
         assert following == list(new)
 
 
-def test_canonical_replicas_and_chunks_come_from_the_state_where_they_are_not_told() -> None:
+def test_lanes_and_chunk_size_come_from_the_state_unless_they_are_given() -> None:
     data = Sharded([10] * 100)
     before = [DistributedChunkedSampler(data, num_replicas=4, rank=rank, chunksize=50) for rank in range(4)]
     state = before[0].state_dict()
@@ -302,11 +302,11 @@ def test_canonical_replicas_and_chunks_come_from_the_state_where_they_are_not_to
         ({**make("ChunkedSampler").state_dict(), "place": -1}, "place is -1"),
     ],
 )
-def test_what_is_no_state_is_refused(state: dict[str, Any], message: str) -> None:
+def test_loading_anything_but_a_state_is_an_error(state: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make("ChunkedSampler").load_state_dict(state)
 
 
-def test_a_negative_consumption_is_refused() -> None:
+def test_a_negative_number_of_consumed_samples_is_an_error() -> None:
     with pytest.raises(ValueError, match="consumed is -1"):
         make("ChunkedSampler").state_dict(consumed=-1)

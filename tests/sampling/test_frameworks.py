@@ -127,7 +127,7 @@ def run(folder: Path, code: str) -> list[list[list[int]]]:
     [(LIGHTNING, "lightning"), (ACCELERATE, "accelerate"), (TRANSFORMERS, "transformers")],
     ids=["Lightning", "Accelerate", "Trainer"],
 )
-def test_each_rank_sees_its_32_and_together_all_64(tmp_path: Path, before: str, name: str) -> None:
+def test_each_of_two_ranks_sees_its_own_half_in_a_new_order_each_epoch(tmp_path: Path, before: str, name: str) -> None:
     ranks = run(tmp_path, before + block(name))
 
     for epoch in range(2):
@@ -137,7 +137,7 @@ def test_each_rank_sees_its_32_and_together_all_64(tmp_path: Path, before: str, 
     assert ranks[0][0] != ranks[0][1], "each epoch has its own order"
 
 
-def test_lightning_leaves_batches_of_buckets_alone_when_it_is_told_to(tmp_path: Path) -> None:
+def test_lightning_does_not_replace_a_bucket_batch_sampler(tmp_path: Path) -> None:
     code = block("lightning-buckets")
 
     ranks = run(tmp_path, LIGHTNING + "buckets = [number % 3 for number in range(64)]\n" + code)
@@ -147,7 +147,7 @@ def test_lightning_leaves_batches_of_buckets_alone_when_it_is_told_to(tmp_path: 
         assert len(ranks[0][epoch]) + len(ranks[1][epoch]) <= 64 + 3
 
 
-def test_lightning_leaves_a_mixture_alone(tmp_path: Path) -> None:
+def test_lightning_does_not_replace_a_mixture_sampler(tmp_path: Path) -> None:
     code = block("lightning").replace(
         "wids.DistributedChunkedSampler(dataset)", "wids.MixtureSampler(dataset, weights=[1])"
     )
@@ -158,7 +158,7 @@ def test_lightning_leaves_a_mixture_alone(tmp_path: Path) -> None:
         assert sorted(ranks[0][epoch] + ranks[1][epoch]) == list(range(64))
 
 
-def test_accelerates_prepare_deals_again(tmp_path: Path) -> None:
+def test_accelerate_prepare_divides_a_distributed_sampler_a_second_time(tmp_path: Path) -> None:
     sampler = "wids.DistributedChunkedSampler(dataset)"
 
     ranks = run(tmp_path, ACCELERATE + PREPARED.replace("SAMPLER", sampler))
@@ -166,7 +166,7 @@ def test_accelerates_prepare_deals_again(tmp_path: Path) -> None:
     assert [len(rank[0]) for rank in ranks] == [16, 16]
 
 
-def test_accelerate_may_deal_the_order_of_one_process(tmp_path: Path) -> None:
+def test_accelerate_prepare_divides_a_chunked_sampler_between_ranks(tmp_path: Path) -> None:
     sampler = "wids.ChunkedSampler(dataset, chunksize=16)"
 
     ranks = run(tmp_path, ACCELERATE + PREPARED.replace("SAMPLER", sampler))

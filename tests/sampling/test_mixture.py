@@ -28,7 +28,9 @@ def mix(lengths: list[int], weights: Sequence[float], **kwargs: Any) -> MixtureS
 
 
 @given(weights=WEIGHTS, start=st.integers(0, 3000), num_turns=st.integers(0, 400))
-def test_at_every_prefix_each_has_its_share_to_within_one(weights: list[float], start: int, num_turns: int) -> None:
+def test_every_prefix_of_a_mixture_has_the_shares_to_within_one_sample(
+    weights: list[float], start: int, num_turns: int
+) -> None:
     assume(any(weights))
     shares = whole_shares(weights)
     total = sum(weights)
@@ -44,7 +46,7 @@ def test_at_every_prefix_each_has_its_share_to_within_one(weights: list[float], 
 
 
 @given(weights=WEIGHTS, start=st.integers(0, 300))
-def test_seeking_is_taking(weights: list[float], start: int) -> None:
+def test_seek_reaches_the_same_state_as_taking_turns(weights: list[float], start: int) -> None:
     assume(any(weights))
     sought, taken = Turns(whole_shares(weights)), Turns(whole_shares(weights))
 
@@ -88,7 +90,7 @@ def test_ranks_share_one_order_that_is_resumed_at_any_place(
     assert seen[:num_samples] == order
 
 
-def test_each_component_goes_through_its_epochs_and_on_across_those_of_the_mixture() -> None:
+def test_a_component_runs_through_its_own_epochs_across_those_of_the_mixture() -> None:
     sampler = mix([10, 25], [1, 3], num_samples=17, chunksize=5, seed=2)
     order = list(chain.from_iterable(list(sampler) for _ in range(20)))
 
@@ -100,7 +102,7 @@ def test_each_component_goes_through_its_epochs_and_on_across_those_of_the_mixtu
     assert len(sampler) == 17
 
 
-def test_an_epoch_does_not_depend_on_those_before() -> None:
+def test_an_epoch_does_not_depend_on_earlier_ones() -> None:
     sampler, again = (mix([10, 25], [0.3, 0.7], num_samples=33) for _ in range(2))
     epochs = [list(sampler) for _ in range(5)]
 
@@ -141,7 +143,7 @@ def test_weights_come_from_the_descriptors(tmp_path: Path) -> None:
         ({"weights": [1, 1], "chunksize": 0}, "chunksize is 0"),
     ],
 )
-def test_weights_that_fit_nothing_are_refused(kwargs: dict[str, Any], message: str) -> None:
+def test_wrong_weights_are_errors(kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MixtureSampler(wids.concat([range(5), range(5)]), **kwargs)
 
@@ -164,7 +166,7 @@ def test_a_dataset_without_components_is_refused(tmp_path: Path) -> None:
         MixtureSampler(wids.ShardListDataset(scattered), weights=[1, 1])
 
 
-def test_it_is_a_distributed_sampler() -> None:
+def test_mixture_sampler_is_a_distributed_sampler() -> None:
     sampler = mix([5, 5], [1, 1], num_samples=9, num_replicas=4, rank=1)
 
     assert isinstance(sampler, DistributedSampler)

@@ -70,7 +70,7 @@ def test_seeds_do_not_depend_on_ranks_or_stops(ranks: int, done: int, epoch: int
         assert pairs(restored) <= expected
 
 
-def test_other_seeds_and_epochs_give_other_seeds() -> None:
+def test_sample_seeds_differ_between_seeds_epochs_and_indices() -> None:
     made = [
         index.sample_seed
         for seed in (0, 1, -1)
@@ -91,14 +91,14 @@ def test_a_seeded_index_is_an_index_that_pickles() -> None:
     assert (again, again.sample_seed, [0, 1, 2, 9][again]) == (3, 77, 9)
 
 
-def test_a_view_and_a_function_get_the_seed(dataset: Any) -> None:
+def test_views_and_mapped_functions_receive_the_seed(dataset: Any) -> None:
     augmented = dataset[2:].map(lambda sample: (sample["__index__"], sample["__seed__"]))
 
     assert augmented[SeededIndex(1, 77)] == (3, 77)
     assert "__seed__" not in dataset[0]
 
 
-def test_a_sample_that_stands_for_a_damaged_one_has_the_seed_that_was_asked_for(tmp_path: Path) -> None:
+def test_a_replacement_of_a_damaged_sample_has_the_seed_of_the_requested_index(tmp_path: Path) -> None:
     members = sample_members(3)
     members[1] = (members[1][0], b"no number")
     shard = write_tar(tmp_path / "a.tar", members)

@@ -49,7 +49,7 @@ def make_loader(kind: str, workers: int, **kwargs: Any) -> StatefulDataLoader[An
 @pytest.mark.parametrize("kind", ["ChunkedSampler", "ShardListSampler", "DistributedChunkedSampler"])
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
 @pytest.mark.parametrize("tells_epochs", [True, False], ids=["set_epoch", "no set_epoch"])
-def test_each_stop_is_resumed_where_training_stood(
+def test_a_stateful_loader_resumes_at_the_next_batch_after_each_stop(
     kind: str, workers: int, persistent: bool, tells_epochs: bool
 ) -> None:
     whole = make_loader(kind, 0)
@@ -72,7 +72,7 @@ def test_each_stop_is_resumed_where_training_stood(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_state_taken_before_the_first_batch_is_the_beginning(workers: int) -> None:
+def test_a_state_taken_before_the_first_batch_restores_the_beginning(workers: int) -> None:
     loader, again = make_loader("ChunkedSampler", workers), make_loader("ChunkedSampler", workers)
 
     again.load_state_dict(loader.state_dict())
@@ -81,7 +81,7 @@ def test_a_state_taken_before_the_first_batch_is_the_beginning(workers: int) -> 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_samplers_own_state_goes_on_with_another_number_of_ranks(workers: int) -> None:
+def test_the_sampler_state_resumes_on_another_number_of_ranks(workers: int) -> None:
     loader = make_loader("DistributedChunkedSampler", workers)
     batches = ints(islice(loader, 3))
     state = json.loads(json.dumps(loader.sampler.state_dict(consumed=3 * 4 * 3)))
