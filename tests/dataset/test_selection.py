@@ -71,12 +71,12 @@ slices = st.slices(TOTAL)
 
 
 @given(places)
-def test_indices_choose_what_a_list_chooses(dataset: wids.ShardListDataset, chosen: list[int]) -> None:
+def test_select_by_indices_equals_indexing_a_list(dataset: wids.ShardListDataset, chosen: list[int]) -> None:
     assert indices_of(dataset.select(chosen)) == [range(TOTAL)[place] for place in chosen]
 
 
 @given(masks, masks)
-def test_masks_and_exclusions_choose_what_loops_choose(
+def test_select_by_masks_and_exclusions_equals_a_loop(
     dataset: wids.ShardListDataset, mask: list[bool], other: list[bool]
 ) -> None:
     expected = [i for i in range(TOTAL) if mask[i]]
@@ -87,7 +87,7 @@ def test_masks_and_exclusions_choose_what_loops_choose(
 
 
 @given(st.lists(st.one_of(slices, st.randoms(use_true_random=False)), max_size=4))
-def test_views_of_views_are_the_list_s_of_the_list(dataset: wids.ShardListDataset, steps: list[Any]) -> None:
+def test_views_of_views_equal_repeated_indexing_of_a_list(dataset: wids.ShardListDataset, steps: list[Any]) -> None:
     view, expected = dataset, list(range(TOTAL))
     for step in steps:
         if isinstance(step, slice):
@@ -101,7 +101,7 @@ def test_views_of_views_are_the_list_s_of_the_list(dataset: wids.ShardListDatase
     assert [view[place]["__index__"] for place in range(-len(expected), 0)] == expected
 
 
-def test_a_step_may_be_larger_than_any_dataset(dataset: wids.ShardListDataset) -> None:
+def test_a_slice_step_may_exceed_64_bits(dataset: wids.ShardListDataset) -> None:
     far = 1 << 63
     shuffled = dataset.select([3, 1, 2])
 
@@ -112,7 +112,7 @@ def test_a_step_may_be_larger_than_any_dataset(dataset: wids.ShardListDataset) -
 
 
 @given(places)
-def test_a_view_does_all_that_its_parent_does(dataset: wids.ShardListDataset, chosen: list[int]) -> None:
+def test_a_view_reads_the_same_samples_as_its_parent(dataset: wids.ShardListDataset, chosen: list[int]) -> None:
     view = dataset.select(np.array(chosen, np.int64))
 
     assert list(view.keys()) == [dataset.key(place) for place in chosen]
@@ -130,7 +130,7 @@ def test_a_view_does_all_that_its_parent_does(dataset: wids.ShardListDataset, ch
 
 
 @given(st.one_of(places, masks))
-def test_the_shards_of_a_view_are_the_runs_that_its_rows_come_to(dataset: wids.ShardListDataset, rows: Any) -> None:
+def test_the_shards_of_a_view_are_the_runs_of_its_rows(dataset: wids.ShardListDataset, rows: Any) -> None:
     view = dataset.select(rows)
     expected: list[list[Any]] = []
     for sample in view:
@@ -145,7 +145,7 @@ def test_the_shards_of_a_view_are_the_runs_that_its_rows_come_to(dataset: wids.S
 
 
 @given(slices)
-def test_slices_have_the_runs_that_the_same_indices_have(chosen: slice) -> None:
+def test_a_slice_has_the_same_runs_as_its_indices(chosen: slice) -> None:
     rows = range(TOTAL)[chosen]
     starts = [0, *np.cumsum(COUNTS).tolist()]
 
@@ -169,14 +169,16 @@ def test_sizes_and_has_are_what_tarfile_says(dataset: wids.ShardListDataset, ora
     assert dataset[3:20:2].has(field).tolist() == [size >= 0 for size in expected[3:20:2]]
 
 
-def test_has_wants_all_of_its_fields_and_one_of_each(dataset: wids.ShardListDataset, oracle: Oracle) -> None:
+def test_has_requires_all_of_its_fields_and_one_of_each_alternative(
+    dataset: wids.ShardListDataset, oracle: Oracle
+) -> None:
     expected = [bool({".jpg", ".PNG"} & set(fields)) and ".txt" in fields for _, fields in oracle]
 
     assert dataset.has("png;jpg", "txt").tolist() == expected
     assert dataset.has().all()
 
 
-def test_fields_are_counted(dataset: wids.ShardListDataset, oracle: Oracle) -> None:
+def test_fields_counts_the_samples_with_each_list_of_fields(dataset: wids.ShardListDataset, oracle: Oracle) -> None:
     def count(samples: Oracle) -> dict[tuple[str, ...], int]:
         kinds = [tuple(fields) for _, fields in samples]
         return {kind: kinds.count(kind) for kind in kinds}
@@ -203,7 +205,7 @@ def test_keys_are_a_sequence(dataset: wids.ShardListDataset, oracle: Oracle) -> 
         keys[TOTAL]
 
 
-def test_the_index_alone_answers(tmp_path: Path) -> None:
+def test_tables_come_from_the_index_pack_without_opening_shards(tmp_path: Path) -> None:
     """With an index pack no shard is opened: shards may even be missing."""
     written = write_shards(tmp_path, [4, 6])
     create_index([path for path, _ in written], tmp_path / "train.json", index=True)
@@ -220,7 +222,7 @@ def test_the_index_alone_answers(tmp_path: Path) -> None:
     assert dataset.get_stats() == (0, 0)
 
 
-def test_tables_keep_no_shard_open_and_evict_none(tmp_path: Path) -> None:
+def test_tables_leave_the_open_shards_as_they_are(tmp_path: Path) -> None:
     dataset = wids.ShardListDataset(write_shards(tmp_path, [2] * 12), lru_size=2)
     dataset[0], dataset[5]
     before = sorted(dataset._cache._readers)
@@ -231,7 +233,7 @@ def test_tables_keep_no_shard_open_and_evict_none(tmp_path: Path) -> None:
     assert dataset.get_stats() == (2, 2)
 
 
-def test_a_pack_of_other_shards_is_not_believed(tmp_path: Path) -> None:
+def test_a_pack_entry_for_a_shard_of_another_size_is_not_used(tmp_path: Path) -> None:
     """The shard's other size is noticed without reading it."""
     written = write_shards(tmp_path, [4, 6])
     create_index([path for path, _ in written], tmp_path / "train.json", index=True)
@@ -241,7 +243,7 @@ def test_a_pack_of_other_shards_is_not_believed(tmp_path: Path) -> None:
     assert dataset.sizes("txt")[:5].tolist() == [3000, 3000, 3000, 3000, 9]
 
 
-def test_packs_that_moved_with_or_without_their_shards_answer(tmp_path: Path) -> None:
+def test_a_pack_is_used_after_its_shards_have_moved(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     written = write_shards(tmp_path / "here", [4, 6])
     content = create_index([path for path, _ in written], tmp_path / "here" / "train.json", index=True)
@@ -271,27 +273,35 @@ def test_packs_that_moved_with_or_without_their_shards_answer(tmp_path: Path) ->
         pytest.param(np.array(2**63 + 5, np.uint64).reshape(1), IndexError, "9223372036854775813", id="huge"),
     ],
 )
-def test_wrong_rows_are_named(dataset: wids.ShardListDataset, rows: Any, error: type[Exception], message: str) -> None:
+def test_wrong_rows_are_errors_that_name_them(
+    dataset: wids.ShardListDataset, rows: Any, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         dataset.select(rows)
     with pytest.raises(error, match=message.replace("rows", "exclude")):
         dataset.select(exclude=rows)
 
 
-def test_select_needs_something(dataset: wids.ShardListDataset) -> None:
+def test_select_without_arguments_is_an_error(dataset: wids.ShardListDataset) -> None:
     with pytest.raises(TypeError, match="exclude="):
         dataset.select()
+
+
+def test_select_accepts_lists_ranges_arrays_and_iterators(dataset: wids.ShardListDataset) -> None:
     assert indices_of(dataset.select([])) == []
     assert indices_of(dataset.select(range(5, -1, -2))) == [5, 3, 1]
     assert indices_of(dataset[3:9].select(range(5, -1, -2))) == [8, 6, 4]
     assert indices_of(dataset.select(range(-3, 0))) == [26, 27, 28]
     assert indices_of(dataset.select(np.array([3, -1], np.int8))) == [3, 28]
     assert indices_of(dataset.select(iter([3, 1]))) == [3, 1]
+
+
+def test_an_index_out_of_range_of_a_view_is_an_error(dataset: wids.ShardListDataset) -> None:
     with pytest.raises(IndexError, match="view of 2 samples"):
         dataset.select([1, 2])[2]
 
 
-def test_a_view_is_not_changed_by_the_array_it_was_made_of(dataset: wids.ShardListDataset) -> None:
+def test_a_view_does_not_change_with_the_array_it_was_made_from(dataset: wids.ShardListDataset) -> None:
     rows = np.array([3, 9, 1], np.uint32)
     view = dataset.select(rows)
     rows[:] = 0
@@ -331,7 +341,7 @@ def test_damaged_samples_of_a_view_are_replaced_by_others_of_the_view(tmp_path: 
         dataset.select([4])[0]
 
 
-def test_transformed_views_and_views_of_transformed_are_the_same(dataset: wids.ShardListDataset) -> None:
+def test_select_then_map_equals_map_then_select(dataset: wids.ShardListDataset) -> None:
     rows = [9, 2, 17]
     one = dataset.select(rows).map(lambda sample: sample["__index__"])
     other = dataset.map(lambda sample: sample["__index__"]).select(rows)
@@ -339,7 +349,7 @@ def test_transformed_views_and_views_of_transformed_are_the_same(dataset: wids.S
     assert list(one) == list(other) == rows
 
 
-def test_fingerprints_tell_data_and_rows_and_not_places() -> None:
+def test_fingerprints_depend_on_data_and_rows_and_not_on_locations() -> None:
     def listed(folder: str, counts: list[int], prefix: str = "s") -> wids.ShardListDataset:
         return wids.ShardListDataset(
             [{"url": f"{folder}/{prefix}-{number}.tar", "nsamples": count} for number, count in enumerate(counts)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
+import random
 import subprocess
 import sys
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -72,28 +72,18 @@ def test_ranks_are_equal_and_together_see_everything(
         assert sorted(together) == list(range(n))
 
 
-def test_a_rank_walks_what_0_1_11_gave_it() -> None:
-    for rank in range(4):
-        sampler = DistributedChunkedSampler(range(1000), num_replicas=4, rank=rank, chunksize=100, seed=3)
-        old = ChunkedSampler(range(1000), num_samples=(250 * rank, 250 * rank + 250), chunksize=100, seed=3)
-
-        assert [list(sampler), list(sampler)] == [list(old), list(old)]
-
-
 def test_an_epoch_left_early_is_followed_by_the_next_one() -> None:
     sampler = ChunkedSampler(range(100), chunksize=10)
-    orders = [list(ChunkedSampler(range(100), chunksize=10)) for _ in range(1)]
-    second = ChunkedSampler(range(100), chunksize=10)
-    second.set_epoch(1)
+    whole = ChunkedSampler(range(100), chunksize=10)
+    epochs = [list(whole) for _ in range(2)]
 
-    iterator = iter(sampler)
-    first_three = [next(iterator) for _ in range(3)]
+    first_three = list(islice(sampler, 3))
 
-    assert first_three == orders[0][:3]
-    assert list(sampler) == list(second)
+    assert first_three == epochs[0][:3]
+    assert list(sampler) == epochs[1]
 
 
-def test_an_iterator_that_is_thrown_away_uses_up_nothing() -> None:
+def test_an_iterator_that_was_never_advanced_uses_up_no_epoch() -> None:
     sampler = ChunkedSampler(range(100), chunksize=10)
 
     iter(sampler)
@@ -103,7 +93,7 @@ def test_an_iterator_that_is_thrown_away_uses_up_nothing() -> None:
 
 @pytest.mark.parametrize("chunksize", [1, 4, 30, 64, None])
 @pytest.mark.parametrize("rank", range(4))
-def test_over_epochs_a_rank_sees_everything_when_repartitioned(rank: int, chunksize: int | None) -> None:
+def test_repartitioning_shows_every_sample_to_every_rank_over_the_epochs(rank: int, chunksize: int | None) -> None:
     sampler = DistributedChunkedSampler(
         range(64), num_replicas=4, rank=rank, chunksize=chunksize, repartition_each_epoch=True
     )
@@ -112,7 +102,7 @@ def test_over_epochs_a_rank_sees_everything_when_repartitioned(rank: int, chunks
 
 
 @pytest.mark.parametrize("chunksize", [1, 4, 11, None])
-def test_what_drop_last_leaves_out_changes_when_repartitioned(chunksize: int | None) -> None:
+def test_repartitioning_changes_which_samples_drop_last_leaves_out(chunksize: int | None) -> None:
     ranks = [
         DistributedChunkedSampler(
             range(11), num_replicas=4, rank=rank, chunksize=chunksize, drop_last=True, repartition_each_epoch=True
@@ -139,7 +129,7 @@ def test_repartition_leaves_chunks_in_place_in_epoch_0_unless_shufflefirst(shuff
     assert all(lane_of(rank, True) == lane_of(rank, False) for rank in range(4)) == same
 
 
-def test_an_empty_lane_takes_its_neighbours_when_repartitioned() -> None:
+def test_an_empty_lane_repeats_its_neighbour_when_repartitioned() -> None:
     lanes = []
     for rank in range(8):
         sampler = DistributedChunkedSampler(
@@ -174,7 +164,7 @@ def test_a_data_loader_has_a_length_and_goes_through_epochs(workers: int) -> Non
         assert epochs[0] != epochs[1]
 
 
-def test_the_rank_comes_from_arguments_environment_or_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_comes_from_arguments_then_environment_else_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     data = range(10)
 
     assert list(DistributedChunkedSampler(data, shuffle=False)) == list(data)
@@ -185,7 +175,7 @@ def test_the_rank_comes_from_arguments_environment_or_is_the_only_one(monkeypatc
     assert list(DistributedChunkedSampler(data, rank=0, shuffle=False)) == [0, 1, 2, 3, 4]
 
 
-def test_one_replica_is_only_believed_until_there_are_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_is_set_after_the_first_epoch_is_used_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = DistributedChunkedSampler(range(10), shuffle=False)
 
     alone = list(sampler)
@@ -197,7 +187,7 @@ def test_one_replica_is_only_believed_until_there_are_more(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
-def test_a_rank_in_the_environment_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_rank_in_the_environment_that_is_no_number_is_an_error(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv(name, "x")
@@ -206,7 +196,7 @@ def test_a_rank_in_the_environment_that_is_no_number_is_named(monkeypatch: pytes
         len(DistributedChunkedSampler(range(10)))
 
 
-def test_setting_the_epoch_is_set_epoch() -> None:
+def test_assigning_the_epoch_has_the_effect_of_set_epoch() -> None:
     for sampler in (ChunkedSampler(range(50), chunksize=10), ShardListSampler(None, lengths=[20, 30])):
         orders = [list(sampler) for _ in range(4)]
         assert sampler.epoch == 4
@@ -217,21 +207,21 @@ def test_setting_the_epoch_is_set_epoch() -> None:
         assert sampler.epoch == 4
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numpy_integers_are_accepted() -> None:
     lengths = np.array([3, 0, 4])
 
     assert list(ChunkedSampler(range(9), num_samples=np.int64(4), shuffle=False)) == [0, 1, 2, 3]  # type: ignore[arg-type]
     assert list(ShardListSampler(None, lengths=lengths)) == list(ShardListSampler(None, lengths=[3, 0, 4]))  # type: ignore[arg-type]
 
 
-def test_0_1_11s_length_attribute_is_there() -> None:
+def test_dslength_per_replica_is_kept_from_0_1_11() -> None:
     assert ChunkedSampler(range(9)).dslength_per_replica == 9
     assert ChunkedSampler(range(9), dslength_per_replica=4).dslength_per_replica == 4
     assert DistributedChunkedSampler(range(9), num_replicas=2, rank=1).dslength_per_replica == 5
 
 
 @pytest.mark.parametrize("kwargs", [{"rank": 1}, {"num_replicas": 2}])
-def test_half_a_rank_is_an_error(kwargs: dict[str, Any]) -> None:
+def test_rank_or_num_replicas_alone_is_an_error(kwargs: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="give both"):
         len(DistributedChunkedSampler(range(10), **kwargs))
 
@@ -245,6 +235,14 @@ def test_half_a_rank_is_an_error(kwargs: dict[str, Any]) -> None:
         lambda: ChunkedSampler(range(10), chunksize=0),
         lambda: ChunkedSampler(range(10), num_samples=-1),
         lambda: ShardListSampler(None, lengths=[3, -1]),
+    ],
+    ids=[
+        "rank",
+        "num_samples beyond the end",
+        "start after stop",
+        "chunksize 0",
+        "negative num_samples",
+        "negative length",
     ],
 )
 def test_numbers_out_of_range_are_errors(make_wrong: Any) -> None:
@@ -262,13 +260,14 @@ def test_numbers_out_of_range_are_errors(make_wrong: Any) -> None:
         lambda: ShardListSampler(None, lengths=[1.5]),  # type: ignore[list-item]
         lambda: ChunkedSampler(range(10)).set_epoch("1"),  # type: ignore[arg-type]
     ],
+    ids=["rank", "num_replicas", "num_samples", "chunksize", "length", "epoch"],
 )
-def test_what_is_no_whole_number_is_an_error(make_wrong: Any) -> None:
+def test_values_that_are_no_whole_numbers_are_errors(make_wrong: Any) -> None:
     with pytest.raises(TypeError, match="must be a whole number"):
         make_wrong()
 
 
-def test_it_is_a_distributed_sampler_and_pickles() -> None:
+def test_distributed_chunked_sampler_is_a_distributed_sampler_and_pickles() -> None:
     sampler = DistributedChunkedSampler(range(10), num_replicas=2, rank=1, chunksize=3)
 
     assert isinstance(sampler, DistributedSampler)
@@ -296,13 +295,11 @@ class Sharded:
     ],
     ids=["list", "array", "lengths of something else", "no shards", "no lengths"],
 )
-def test_chunks_default_to_eight_shards(dataset: Any, chunksize: int) -> None:
+def test_the_default_chunk_size_is_eight_shards(dataset: Any, chunksize: int) -> None:
     assert DistributedChunkedSampler(dataset).chunksize == chunksize
 
 
-def test_iterate_ranges_shuffles_only_what_is_asked() -> None:
-    import random
-
+def test_iterate_ranges_without_shuffling_keeps_the_order() -> None:
     assert list(iterate_ranges([(0, 2), (5, 7)], random.Random(0), False, False)) == [0, 1, 5, 6]
 
 
@@ -314,9 +311,9 @@ def _find_rank(rank: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
-def test_ranks_of_a_real_process_group_are_found(tmp_path: Path) -> None:
+def test_ranks_of_a_real_process_group_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE"):
-        os.environ.pop(name, None)
+        monkeypatch.delenv(name, raising=False)
 
     spawn(_find_rank, args=(str(tmp_path),), nprocs=2)
 

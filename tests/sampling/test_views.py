@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +41,7 @@ def chunks(sampler: Any, size: int) -> Iterator[list[int]]:
         yield chunk
 
 
-def test_a_chunk_of_a_view_touches_no_more_shards_than_its_rows_lie_in(dataset: wids.ShardListDataset) -> None:
+def test_a_chunk_of_a_view_touches_few_shards(dataset: wids.ShardListDataset) -> None:
     """With three in ten rows at random, a chunk of as many rows as four shards have touches five or six shards."""
     view = dataset.select(np.random.default_rng(0).random(len(dataset)) < 0.3)
     sampler = wids.ChunkedSampler(view, chunksize=60, shufflefirst=True)
@@ -54,7 +53,7 @@ def test_a_chunk_of_a_view_touches_no_more_shards_than_its_rows_lie_in(dataset: 
     assert max(touched) <= 7
 
 
-def test_each_rank_walks_its_own_shards_of_a_view(dataset: wids.ShardListDataset) -> None:
+def test_each_rank_reads_its_own_shards_of_a_view(dataset: wids.ShardListDataset) -> None:
     view = dataset.split({"train": 0.8, "val": 0.2})["train"]
     ranks = [wids.DistributedChunkedSampler(view, num_replicas=4, rank=rank) for rank in range(4)]
     walked = [list(rank) for rank in ranks]
@@ -64,7 +63,7 @@ def test_each_rank_walks_its_own_shards_of_a_view(dataset: wids.ShardListDataset
     assert max(len(shards_of(view, indices)) for indices in walked) <= SHARDS // 4 + 2
 
 
-def test_a_shard_sampler_takes_the_runs_of_a_view_one_after_the_other(dataset: wids.ShardListDataset) -> None:
+def test_a_shard_list_sampler_visits_each_shard_of_a_view_once(dataset: wids.ShardListDataset) -> None:
     view = dataset.select(exclude=range(200, 1700))
     sampler = wids.ShardListSampler(view, shufflefirst=True)
     walked = [view[index]["__shard__"] for index in sampler]
@@ -77,15 +76,15 @@ def test_shards_ahead_of_a_view_are_those_of_its_rows(
     dataset: wids.ShardListDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = dataset.select(range(1500, 300, -1))
-    told: list[int] = []
-    monkeypatch.setattr(dataset._cache, "fetch_ahead", told.extend)
+    announced: list[int] = []
+    monkeypatch.setattr(dataset._cache, "fetch_ahead", announced.extend)
 
     next(iter(wids.ChunkedSampler(view, chunksize=50, shuffle=False, shards_ahead=2)))
 
-    assert told[:3] == [30, 29, 28]
+    assert announced[:3] == [30, 29, 28]
 
 
-def test_chunks_are_eight_shards_worth_of_rows_in_whatever_order(dataset: wids.ShardListDataset) -> None:
+def test_the_default_chunk_of_a_view_is_eight_shards_of_rows_in_any_order(dataset: wids.ShardListDataset) -> None:
     rows = np.flatnonzero(np.random.default_rng(0).random(len(dataset)) < 0.3)
     shuffled = np.random.default_rng(1).permutation(rows)
     samplers = [
@@ -95,7 +94,7 @@ def test_chunks_are_eight_shards_worth_of_rows_in_whatever_order(dataset: wids.S
     assert samplers[0].chunksize == samplers[1].chunksize == 8 * len(rows) // SHARDS
 
 
-def test_a_state_is_of_its_own_view(dataset: wids.ShardListDataset) -> None:
+def test_a_state_of_one_view_is_refused_by_another(dataset: wids.ShardListDataset) -> None:
     even, odd = dataset[::2], dataset[1::2]
     sampler = wids.ChunkedSampler(even, chunksize=20)
     list(islice(iter(sampler), 30))
@@ -109,7 +108,7 @@ def test_a_state_is_of_its_own_view(dataset: wids.ShardListDataset) -> None:
     assert even.fingerprint == state["data"]["digest"]
 
 
-def test_a_state_of_a_view_goes_on_when_rows_are_added(tmp_path: Path) -> None:
+def test_a_state_of_a_view_resumes_when_rows_were_added(tmp_path: Path) -> None:
     written = write_shards(tmp_path, [20, 20, 20])
     before = wids.ShardListDataset(written[:2])[::2]
     after = wids.ShardListDataset(written)[::2]
@@ -123,7 +122,7 @@ def test_a_state_of_a_view_goes_on_when_rows_are_added(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_get_the_view(dataset: wids.ShardListDataset, method: str) -> None:
+def test_data_loader_workers_read_the_rows_of_a_view(dataset: wids.ShardListDataset, method: str) -> None:
     view = dataset.select([900, 3, 1999, 3, 40]).map(_index_and_key)
     loader = DataLoader(view, batch_size=2, num_workers=1, multiprocessing_context=method, collate_fn=list)
 
@@ -136,7 +135,7 @@ def _index_and_key(sample: dict[str, Any]) -> tuple[int, str]:
     return sample["__index__"], sample["__key__"]
 
 
-def test_scattered_subsets_and_views_are_warned_of_once(
+def test_scattered_subsets_and_views_log_one_warning(
     dataset: wids.ShardListDataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train, _ = random_split(dataset, [0.5, 0.5])
@@ -148,13 +147,13 @@ def test_scattered_subsets_and_views_are_warned_of_once(
         wids.ChunkedSampler(data)  # type: ignore[arg-type]
         wids.DistributedChunkedSampler(data, num_replicas=1, rank=0)  # type: ignore[arg-type]
 
-        messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        messages = [record.getMessage() for record in caplog.records if record.name == scattered.logger.name]
         assert len(messages) == 1
         assert "dataset.select(" in messages[0]
         assert "dataset.split(" in messages[0]
 
 
-def test_what_keeps_to_the_shards_is_not_warned_of(
+def test_subsets_and_views_that_keep_shards_together_log_no_warning(
     dataset: wids.ShardListDataset, caplog: pytest.LogCaptureFixture
 ) -> None:
     fine = [
@@ -164,4 +163,4 @@ def test_what_keeps_to_the_shards_is_not_warned_of(
     for data in fine:
         wids.ChunkedSampler(data)  # type: ignore[arg-type]
 
-    assert not caplog.records
+    assert [record for record in caplog.records if record.name == scattered.logger.name] == []
