@@ -103,7 +103,7 @@ def test_reading_ahead_resumes_after_many_batches_that_were_in_memory(tmp_path: 
     wanted = range(2, 200, 20)
     dataset.close()  # mapped pages are not dropped
     drop(shards)
-    dataset.__getitems__([201])  # this miss tells the dataset that its pages are no longer in memory
+    dataset.__getitems__([201])  # this read from the disk makes the dataset read ahead again
     dataset.close()
     drop(shards)
     found = bytes_read(lambda: dataset.__getitems__(wanted))

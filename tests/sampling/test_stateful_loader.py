@@ -48,9 +48,9 @@ def make_loader(kind: str, workers: int, **kwargs: Any) -> StatefulDataLoader[An
 
 @pytest.mark.parametrize("kind", ["ChunkedSampler", "ShardListSampler", "DistributedChunkedSampler"])
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
-@pytest.mark.parametrize("tells_epochs", [True, False], ids=["set_epoch", "no set_epoch"])
+@pytest.mark.parametrize("calls_set_epoch", [True, False], ids=["set_epoch", "no set_epoch"])
 def test_a_stateful_loader_resumes_at_the_next_batch_after_each_stop(
-    kind: str, workers: int, persistent: bool, tells_epochs: bool
+    kind: str, workers: int, persistent: bool, calls_set_epoch: bool
 ) -> None:
     whole = make_loader(kind, 0)
     epochs = [ints(whole) for _ in range(4)]
@@ -62,7 +62,7 @@ def test_a_stateful_loader_resumes_at_the_next_batch_after_each_stop(
         loader = make_loader(kind, workers, persistent_workers=persistent)
         if state is not None:
             loader.load_state_dict(pickle.loads(state))
-        if tells_epochs:
+        if calls_set_epoch:
             loader.sampler.set_epoch(epoch)
         seen[epoch] += ints(islice(loader, stop))
         state = pickle.dumps(loader.state_dict())

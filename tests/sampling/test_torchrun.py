@@ -114,7 +114,9 @@ def test_ranks_and_workers_of_torchrun_read_what_the_sampler_yields(tmp_path: Pa
         assert all(int(key) == index for index, key in line["seen"])
 
 
-@pytest.mark.parametrize(("lanes", "starts"), KILLED, ids=[f"{len(starts)} starts" for _, starts in KILLED])
+@pytest.mark.parametrize(
+    ("lanes", "starts"), KILLED, ids=[" to ".join(f"{ranks}" for ranks, _, _ in starts) for _, starts in KILLED]
+)
 def test_a_job_whose_rank_was_killed_resumes_on_fewer_ranks_and_reads_the_rest(
     tmp_path: Path, lanes: int, starts: list[tuple[int, int, int | None]]
 ) -> None:
