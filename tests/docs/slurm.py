@@ -107,9 +107,9 @@ def wait(is_so: Callable[[], bool], tell: Callable[[], str]) -> None:
         tell: Returns a log, for the message if it never becomes true.
 
     Raises:
-        TimeoutError: The condition was not true within a minute.
+        TimeoutError: The condition was not true within three minutes.
     """
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while not is_so():
         if time.monotonic() > end:
             raise TimeoutError(tell())

@@ -80,7 +80,7 @@ def wait_until(is_so: Any, log: Path) -> None:
 
 
 @needs_slurm
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_a_job_whose_time_ends_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_job_whose_time_ends_goes_on_where_it_was(
 
 
 @needs_slurm
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_every_node_brings_the_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
 ) -> None:

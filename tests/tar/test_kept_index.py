@@ -10,8 +10,9 @@ import os
 import pickle
 import shutil
 import tarfile
+import threading
 import zipfile
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +23,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
+from tests.storage.web_server import web_server
 from tests.support import sample_members, write_tar
 from wids.errors import ShardMismatchError, TarFormatError
 from wids.index_files import IndexCache, IndexFiles, IndexPack, entry_name, pack_index, write_pack
-from wids.source import BufferSource, MmapSource
+from wids.source import BufferSource, Identity, MmapSource
 from wids.storage import Storage, StorageOptions
 from wids.tar import TarReader, add_checksums, build_index, decode_index, encode_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from wids.source import Source
     from wids.tar import TarIndex
 
 
@@ -221,6 +224,27 @@ def test_a_changed_shard_is_indexed_anew(shard: Path, tmp_path: Path, change: Ca
     assert reader.read(0, bytes)[".txt"] == b"text of 100"
 
 
+def test_a_shard_rewritten_within_one_step_of_the_clock_for_file_times_is_indexed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step_ns = 200_000_000  # long enough for all that is done to a shard here
+
+    def from_stat(status: os.stat_result) -> Identity:
+        ctime_ns = status.st_ctime_ns // step_ns * step_ns
+        return Identity(status.st_size, status.st_mtime_ns, ctime_ns, status.st_ino)
+
+    monkeypatch.setattr(Identity, "from_stat", from_stat)
+    monkeypatch.setattr("wids.index_files.cache._CLOCK_STEP_NS", step_ns)
+    files = IndexFiles(storage(tmp_path / "cache"))
+
+    for number in range(2):
+        shard = write_tar(tmp_path / f"{number}.tar", sample_members(40))
+        files.obtain(MmapSource(str(shard)), {"url": str(shard)})
+        rewrite_in_place(shard)
+        source = MmapSource(str(shard))
+        assert TarReader(source, files.obtain(source, {"url": str(shard)})).key(0) == "000100"
+
+
 def test_a_damaged_cached_index_is_made_anew(shard: Path, tmp_path: Path) -> None:
     files = IndexFiles(storage(tmp_path / "cache"))
     expected = facts(files.obtain(MmapSource(str(shard)), {"url": str(shard)}))
@@ -373,6 +397,36 @@ def test_a_shard_that_does_not_fit_is_indexed_anew_with_one_warning(
     assert counts == [5, 6, 6]
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "no entry that fits" in caplog.text
+
+
+def test_threads_that_find_a_cached_pack_out_of_date_all_use_the_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shards = [write_tar(tmp_path / f"{n}.tar", sample_members(5)) for n in range(2)]
+    with web_server() as server:
+        entries = [{"url": str(path), "index": server.url("train.widx")} for path in shards]
+        server.objects["train.widx"] = make_pack(tmp_path, shards).read_bytes()
+        IndexFiles(storage(tmp_path / "cache")).obtain(MmapSource(str(shards[0])), entries[0])
+        for path in shards:
+            write_tar(path, sample_members(6))
+        server.objects["train.widx"] = make_pack(tmp_path, shards).read_bytes()
+        files = IndexFiles(storage(tmp_path / "cache"))
+        find_in_pack = IndexPack.find
+        both_found_nothing = threading.Barrier(2, timeout=60)
+
+        def find_at_the_same_time(pack: IndexPack, url: str, source: Source) -> TarIndex | None:
+            found = find_in_pack(pack, url, source)
+            if found is None:
+                both_found_nothing.wait()
+            return found
+
+        monkeypatch.setattr(IndexPack, "find", find_at_the_same_time)
+        with ThreadPoolExecutor(2) as pool:
+            indexes = list(pool.map(lambda entry: files.obtain(MmapSource(entry["url"]), entry), entries))
+
+    assert [index.num_samples for index in indexes] == [6, 6]
+    assert server.bodies["train.widx"] == 2
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

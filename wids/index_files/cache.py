@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import mmap
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ _KEPT_SHARE = 0.8
 """Part of `_MAX_CACHED_BYTES` down to which the oldest are removed."""
 _CHECK_EVERY = 256
 """Indexes that a process writes between two checks of their total size."""
+_CLOCK_STEP_NS = 10_000_000
+"""How far the time of a change may be behind the clock: Linux sets its clock for file times 100 to 1,000 times a second."""
 
 
 class IndexCache:
@@ -63,6 +66,18 @@ class IndexCache:
         with suppress(OSError):
             os.utime(path)
         return index
+
+    def wait_for_clock(self, source: Source) -> None:
+        """Wait until any further change of a file will show in its change time; at most 10 ms, for a file changed just now.
+
+        Two changes within one step of the clock leave the same time. An index built between them would fit no less after the
+        second, and be used for a file that it does not describe. Files of the disk cache are replaced, and never changed.
+        """
+        changed = source.identity.ctime_ns
+        if changed is not None and not source.cached_bytes:
+            age = time.time_ns() - changed
+            if 0 <= age < _CLOCK_STEP_NS:  # else the change is old, or a file server's clock is ahead
+                time.sleep((_CLOCK_STEP_NS - age) / 1e9)
 
     def keep(self, source: Source, index: TarIndex) -> TarIndex:
         """Store an index, and return it mapped from its file, so that all processes share its memory.

@@ -44,7 +44,7 @@ class IndexFiles:
         self._packs: dict[str, IndexPack | None] = {}
         self._fetched_again: set[str] = set()
         self._not_before: dict[str, float] = {}
-        self._locks: dict[tuple[int, str], threading.Lock] = {}
+        self._locks: dict[tuple[int, str], threading.RLock] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return IndexFiles, (self._storage,)
@@ -90,6 +90,7 @@ class IndexFiles:
             OSError: The shard cannot be read.
         """
         self._storage.meter.add("index_builds")
+        self._cache.wait_for_clock(source)
         return self._cache.keep(source, build_index(ReadAhead(source) if source.is_remote else source))
 
     @contextmanager
@@ -119,17 +120,27 @@ class IndexFiles:
         if url is None or pack is None:
             return None
         found = pack.find(str(shard["url"]), source)
-        if found is None and pack.is_cached and url not in self._fetched_again:
-            # The pack may have been rewritten since it was copied into the cache.
-            self._fetched_again.add(url)
-            with suppress(FetchError):
-                self._storage.remove_cached({"url": url})
-                self._packs.pop(url, None)
-                pack = self._open_pack(url)
+        if found is None and pack.is_cached:
+            newer = self._fetch_again(url, pack)
+            if newer is not pack:
+                pack = newer
                 found = None if pack is None else pack.find(str(shard["url"]), source)
         if found is None and pack is not None:
             pack.warn(source.name)
         return found
+
+    def _fetch_again(self, url: str, pack: IndexPack) -> IndexPack | None:
+        """Return a pack as its store has it now: it may have been rewritten since it was copied into the cache.
+
+        It is fetched once. Threads that find the same copy unfit meanwhile wait, and get the new one as well.
+        """
+        with self._lock(url):
+            if self._packs.get(url) is pack and url not in self._fetched_again:
+                self._fetched_again.add(url)
+                with suppress(FetchError):
+                    self._storage.remove_cached({"url": url})
+                    del self._packs[url]
+            return self._open_pack(url)
 
     def _from_offsets(self, shard: Mapping[str, Any], source: Source) -> TarIndex | None:
         """Return the index of a remote shard from the table that another tool has put beside it; None without a usable one.
@@ -147,7 +158,7 @@ class IndexFiles:
             return None
 
     def _open_pack(self, url: str) -> IndexPack | None:
-        with self._locks.setdefault((os.getpid(), url), threading.Lock()):
+        with self._lock(url):
             if url in self._packs:
                 return self._packs[url]
             if time.monotonic() < self._not_before.get(url, 0):
@@ -161,3 +172,7 @@ class IndexFiles:
                 else:
                     self._packs[url] = None
             return self._packs.get(url)
+
+    def _lock(self, url: str) -> threading.RLock:
+        # By process, since another thread of the parent may hold the lock while a child is forked.
+        return self._locks.setdefault((os.getpid(), url), threading.RLock())

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import warnings
 import zipfile
+from itertools import count
 from typing import TYPE_CHECKING
 
 from wids.errors import redact
@@ -63,7 +64,7 @@ class IndexPack:
         self._by_basename: dict[str, list[zipfile.ZipInfo]] = {}
         for entry in entries:
             self._by_basename.setdefault(_basename(entry.filename), []).append(entry)
-        self._warned = False
+        self._num_warnings = count()
         self._reason = ""
 
     @property
@@ -154,13 +155,12 @@ class IndexPack:
             name: Name of the shard.
         """
         _log.log(
-            logging.DEBUG if self._warned else logging.WARNING,
+            logging.DEBUG if next(self._num_warnings) else logging.WARNING,
             "%s: the index pack %s is not used for it: %s; write it again with: widsindex create --index",
             name,
             redact(self._url),
             self._reason,
         )
-        self._warned = True
 
     def _named(self, url: str) -> list[zipfile.ZipInfo]:
         """Return the entries that may be a shard's: the one with its name, else all that have its basename."""
