@@ -54,11 +54,11 @@ def test_any_array_is_read_as_numpy_reads_it(array: np.ndarray[Any, Any], fortra
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)], ids=str)
-def test_every_version_of_the_format_is_read(version: tuple[int, int]) -> None:
+def test_every_version_of_the_npy_format_is_read(version: tuple[int, int]) -> None:
     assert same(decode(".npy", npy(ARRAY, version)), ARRAY)
 
 
-def test_an_unknown_version_of_the_format_is_an_error() -> None:
+def test_an_unknown_version_of_the_npy_format_is_an_error() -> None:
     data = bytearray(npy(ARRAY))
     data[6:8] = b"\4\0"
 
@@ -66,7 +66,7 @@ def test_an_unknown_version_of_the_format_is_an_error() -> None:
         decode(".npy", bytes(data))
 
 
-def test_records_with_names_beyond_latin_are_read() -> None:
+def test_record_arrays_with_non_latin_field_names_are_read() -> None:
     with pytest.warns(UserWarning, match=r"format 3\.0"):
         data = npy(np.zeros(3, [("größe", "<f8"), ("日本", ">i2", (2,))]))
 
@@ -105,7 +105,7 @@ def header(shape: str, descr: str = "'<f4'") -> str:
     ids=["one more", "expression", "40 GB", "no memory", "no index", "negative", "negative twice", "text", "subarray", "void",
          "dtype", "call", "signs", "brackets", "braces", "long", "empty"],
 )  # fmt: skip
-def test_a_header_that_lies_is_an_error(text: str) -> None:
+def test_a_false_or_malformed_npy_header_is_a_short_error(text: str) -> None:
     with pytest.raises(DecodeError, match=r"field '\.npy'") as caught:
         decode(".npy", with_header(text))
     assert len(str(caught.value)) < 400
@@ -114,13 +114,13 @@ def test_a_header_that_lies_is_an_error(text: str) -> None:
         decode(".npz", zipped([("a.npy", with_header(text))]))
 
 
-def test_a_header_that_says_too_much_is_told_with_both_numbers() -> None:
+def test_the_error_for_missing_array_bytes_states_the_shape_and_the_bytes() -> None:
     with pytest.raises(DecodeError, match=r"shape \(7,\) and dtype float32, but 24 bytes follow"):
         decode(".npy", with_header(header("(7,)")))
 
 
 @pytest.mark.parametrize("field", [".npy", ".npz"])
-def test_object_arrays_run_nothing_unless_pickles_are_allowed(field: str, tmp_path: Path) -> None:
+def test_object_arrays_run_no_code_unless_pickles_are_allowed(field: str, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     array = np.array([Trap(str(trap))], object)
     data = npy(array) if field == ".npy" else npz(a=array)
@@ -135,7 +135,7 @@ def test_object_arrays_run_nothing_unless_pickles_are_allowed(field: str, tmp_pa
     assert (found if field == ".npy" else found["a"]).tolist() == [{"a": 1}, None]
 
 
-def test_a_pickle_under_a_name_for_arrays_runs_nothing(tmp_path: Path) -> None:
+def test_a_pickle_in_a_field_for_arrays_runs_no_code(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
 
     for field in (".npy", ".npz", ".pt", ".pth", ".safetensors", ".ten", ".json"):
@@ -146,7 +146,7 @@ def test_a_pickle_under_a_name_for_arrays_runs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", [".pkl", ".pickle", ".pyd", ".PKL", ".x.pkl"])
-def test_a_pickle_runs_its_code_only_where_that_is_allowed(field: str, tmp_path: Path) -> None:
+def test_a_pickle_runs_its_code_only_if_pickles_are_allowed(field: str, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     data = pickle.dumps(Trap(str(trap)))
 
@@ -162,7 +162,7 @@ def test_a_pickle_runs_its_code_only_where_that_is_allowed(field: str, tmp_path:
 
 @pytest.mark.parametrize("as_zip", [True, False], ids=["zip", "old"])
 @pytest.mark.parametrize("field", [".pt", ".pth"])
-def test_a_torch_file_runs_its_code_only_where_that_is_allowed(field: str, as_zip: bool, tmp_path: Path) -> None:
+def test_a_torch_file_runs_its_code_only_if_pickles_are_allowed(field: str, as_zip: bool, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     data = pt(Trap(str(trap)), as_zip=as_zip)
 
@@ -174,7 +174,7 @@ def test_a_torch_file_runs_its_code_only_where_that_is_allowed(field: str, as_zi
     assert trap.exists()
 
 
-def test_a_tar_of_an_old_torch_is_refused() -> None:
+def test_a_torch_file_in_the_old_tar_format_is_refused() -> None:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("pickle"))
@@ -217,20 +217,20 @@ def test_npz_gives_its_arrays_by_name_as_numpy_does(packed: bool) -> None:
         assert same(decode(".npz", data), dict(expected))
 
 
-def test_an_entry_that_is_no_array_stays_bytes_as_in_numpy() -> None:
+def test_an_npz_entry_that_is_not_an_array_stays_bytes_as_in_numpy() -> None:
     data = zipped([("note.txt", b"text"), ("a.npy", npy(ARRAY))])
 
     assert same(decode(".npz", data), {"note.txt": b"text", "a": ARRAY})
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_name_that_occurs_twice_is_an_error() -> None:
+def test_a_name_that_occurs_twice_in_an_npz_is_an_error() -> None:
     for second in ("a.npy", "a"):
         with pytest.raises(DecodeError, match="'a' occurs twice"):
             decode(".npz", zipped([("a.npy", npy(ARRAY)), (second, npy(ARRAY))]))
 
 
-def test_a_zip_bomb_is_an_error_before_it_is_unpacked() -> None:
+def test_an_npz_that_would_exceed_the_limit_is_an_error_before_it_is_unpacked() -> None:
     bomb = zipped([("a.npy", npy(np.zeros(1_000_000)))])
 
     assert len(bomb) < 20_000
@@ -246,7 +246,7 @@ def test_a_zip_bomb_is_an_error_before_it_is_unpacked() -> None:
     "method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["deflate", "bzip2", "lzma"]
 )
 @pytest.mark.parametrize("stated", [10, 2_000_000], ids=["less", "more"])
-def test_an_entry_of_another_size_than_its_directory_says_is_an_error(method: int, stated: int) -> None:
+def test_an_npz_entry_whose_size_differs_from_the_directory_is_an_error(method: int, stated: int) -> None:
     content = npy(np.zeros(100_000))
     data = zipped([("a.npy", content)], method).replace(struct.pack("<I", len(content)), struct.pack("<I", stated))
 
@@ -254,7 +254,7 @@ def test_an_entry_of_another_size_than_its_directory_says_is_an_error(method: in
         decode(".npz", data)
 
 
-def test_damage_runs_the_same_under_optimisation(tmp_path: Path) -> None:
+def test_damaged_fields_give_the_same_errors_in_optimised_mode(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     (tmp_path / "x.pkl").write_bytes(pickle.dumps(Trap(str(trap))))
     (tmp_path / "x.npy").write_bytes(npy(np.array([Trap(str(trap))], object)))

@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     label: Any
 
 
-def test_a_batch_of_samples_is_looked_up_as_a_sample_is() -> None:
+def test_a_batch_of_samples_has_the_lookups_of_a_sample() -> None:
     batch = collate([Sample({".jpg": 1}), Sample({".jpg": 2})])
 
     assert batch["jpg"].tolist() == [1, 2]
@@ -65,7 +65,7 @@ def test_a_batch_of_samples_is_looked_up_as_a_sample_is() -> None:
     ids=["sample", "int", "float", "bool", "str", "bytes", "float32", "int8", "numpy bool", "float64", "arrays", "0-d", "empty",
          "complex", "tensors", "0-d tensors", "nested", "one"],
 )  # fmt: skip
-def test_what_is_alike_is_collated_as_torch_does(samples: list[Any]) -> None:
+def test_values_of_one_type_are_collated_as_torch_collates_them(samples: list[Any]) -> None:
     assert same(collate(samples), default_collate(samples))
 
 
@@ -85,7 +85,7 @@ def test_arrays_that_agree_in_shape_and_dtype_are_stacked(dtype: Any, shape: tup
     assert same(found.numpy(), np.stack(values).astype(dtype.newbyteorder("=")))
 
 
-def test_arrays_that_torch_cannot_take_as_they_lie_are_stacked() -> None:
+def test_reversed_transposed_big_endian_and_read_only_arrays_are_stacked() -> None:
     array = np.arange(6.0).reshape(2, 3)
     locked = array.copy()
     locked.flags.writeable = False
@@ -125,19 +125,19 @@ def test_arrays_that_torch_cannot_take_as_they_lie_are_stacked() -> None:
     ],
     ids=lambda values: " and ".join(type(value).__name__ for value in values),
 )
-def test_what_is_not_alike_becomes_a_list(values: list[Any]) -> None:
+def test_values_that_cannot_be_stacked_become_a_list(values: list[Any]) -> None:
     batch = collate([{"field": value} for value in values])
 
     assert isinstance(batch["field"], list)
     assert all(one is other for one, other in zip(batch["field"], values, strict=True))
 
 
-def test_integers_among_floats_are_floats_whichever_comes_first() -> None:
+def test_integers_and_floats_together_become_floats_in_either_order() -> None:
     for values in ([1, 2.5], [2.5, 1]):
         assert same(collate(values), torch.tensor(values, dtype=torch.float64))
 
 
-def test_lists_in_samples_stay_lists_whether_their_lengths_agree_or_not() -> None:
+def test_lists_in_samples_stay_lists_even_if_their_lengths_agree() -> None:
     pairs: list[list[list[int]]] = [[[1, 2], [3, 4]], [[1, 2], [3]], [[], []]]
     for boxes in pairs:
         samples = [{".json": {"boxes": of_sample}} for of_sample in boxes]
@@ -148,7 +148,7 @@ def test_collate_pickles_for_workers_that_are_spawned() -> None:
     assert pickle.loads(pickle.dumps(wids.collate)) is collate
 
 
-def test_rows_keep_their_kind() -> None:
+def test_tuples_lists_and_dictionaries_keep_their_type() -> None:
     image = PIL.Image.new("L", (2, 2))
 
     pair = collate([Pair(image, 1), Pair(image, 2)])
@@ -187,7 +187,7 @@ def test_a_missing_field_names_itself_and_the_sample_without_it() -> None:
     ],
     ids=["empty", "empty tuple", "lengths", "dict and tuple", "tuple and dict", "None"],
 )
-def test_samples_that_make_no_batch_are_an_error(samples: Any, message: str) -> None:
+def test_an_empty_batch_or_one_of_mixed_samples_is_an_error(samples: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         collate(samples)
 
@@ -231,7 +231,7 @@ def test_a_data_loader_batches_decoded_samples(workers: int, tmp_path: Path) -> 
     ],
     ids=["numbers", "mixed", "bools", "arrays", "tensors", "others"],
 )
-def test_columns_are_stacked_where_webdataset_stacks(rows: list[tuple[Any, ...]]) -> None:
+def test_columns_are_stacked_where_webdataset_stacks_them(rows: list[tuple[Any, ...]]) -> None:
     assert same(tuple(stack_columns(rows)), tuple(default_collation_fn(rows)))
 
 

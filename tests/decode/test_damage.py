@@ -36,7 +36,7 @@ def decode(extension: str, data: bytes) -> Any:
 
 
 @pytest.mark.parametrize("extension", STATES_ITS_LENGTH)
-def test_a_cut_at_any_byte_is_an_error(extension: str) -> None:
+def test_a_file_cut_at_any_byte_is_an_error(extension: str) -> None:
     data = FILES[extension]
     step = max(1, len(data) // 700)
 
@@ -73,7 +73,7 @@ def test_a_cut_image_is_an_error_or_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("extension", FILES)
-def test_an_empty_file_is_an_error_unless_nothing_is_something(extension: str) -> None:
+def test_an_empty_file_is_an_error_unless_its_format_allows_it(extension: str) -> None:
     nothing: Any = {"txt": "", "text": "", "transcript": "", "jsonl": [], "ten": [], "tb": []}
     if extension in nothing:
         assert decode(extension, b"") == nothing[extension]
@@ -85,7 +85,7 @@ def test_an_empty_file_is_an_error_unless_nothing_is_something(extension: str) -
 
 
 @pytest.mark.parametrize("extension", NO_PICKLES)
-def test_changed_bytes_are_an_error_or_a_value(extension: str) -> None:
+def test_changed_bytes_give_a_value_or_a_decode_error(extension: str) -> None:
     random = np.random.default_rng(1)
     data = np.frombuffer(FILES[extension], np.uint8)
     safe = default_decoder("PIL")
@@ -105,12 +105,12 @@ def test_changed_bytes_are_an_error_or_a_value(extension: str) -> None:
 @pytest.mark.parametrize("extension", NO_PICKLES)
 @settings(max_examples=25)
 @given(st.binary(max_size=300), st.integers(0, 24))
-def test_random_bytes_are_an_error_or_a_value(extension: str, data: bytes, kept: int) -> None:
+def test_random_bytes_give_a_value_or_a_decode_error(extension: str, data: bytes, kept: int) -> None:
     with contextlib.suppress(DecodeError):
         default_decoder("PIL")({f".{extension}": FILES[extension][:kept] + data})
 
 
-def test_a_cut_of_packed_data_at_any_byte_is_an_error() -> None:
+def test_gzip_data_cut_at_any_byte_is_an_error() -> None:
     packed = gzip.compress(b"abc" * 50)
 
     for length in range(len(packed)):
@@ -118,7 +118,7 @@ def test_a_cut_of_packed_data_at_any_byte_is_an_error() -> None:
             decode("txt.gz", packed[:length])
 
 
-def test_gzip_members_one_after_the_other_are_joined_and_zeros_are_padding() -> None:
+def test_consecutive_gzip_members_are_joined_and_trailing_zeros_ignored() -> None:
     packed = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two")
 
     assert decode("txt.gz", packed) == "one two"
@@ -138,12 +138,12 @@ def test_gzip_members_one_after_the_other_are_joined_and_zeros_are_padding() -> 
     ],
     ids=["garbage behind", "second member cut", "checksum", "zlib", "plain", "flags", "zeros"],
 )
-def test_what_is_no_whole_gzip_is_an_error(data: bytes) -> None:
+def test_invalid_gzip_data_is_an_error(data: bytes) -> None:
     with pytest.raises(DecodeError, match=r"'\.txt\.gz'"):
         decode("txt.gz", data)
 
 
-def test_a_gzip_that_holds_more_than_the_limit_is_an_error_that_says_what_to_do() -> None:
+def test_gzip_data_larger_than_the_limit_is_an_error_that_says_what_to_do() -> None:
     assert gunzip(bomb(1000), limit=1000) == bytes(1000)
     with pytest.raises(DecodeError, match=r"more than the 999 bytes.*decoders="):
         gunzip(bomb(1000), limit=999)
@@ -173,12 +173,12 @@ def test_a_gzip_bomb_takes_no_more_memory_than_the_limit(packed: bytes) -> None:
     assert peak < limit + 4_000_000
 
 
-def test_a_plain_number_image_that_ends_early_is_an_error() -> None:
+def test_a_truncated_plain_text_ppm_is_an_error() -> None:
     with pytest.raises(DecodeError, match=r"'\.ppm'"):
         decode("ppm", b"P3 2 2 255\n1 2 3 4 5 6 7 8 9 10 11")
 
 
-def test_a_wav_that_was_streamed_states_no_length_and_is_read_to_its_end() -> None:
+def test_a_streamed_wav_without_a_length_is_read_to_its_end() -> None:
     streamed = bytearray(audio(TONE, "WAV", subtype="PCM_16"))
     data_size = streamed.index(b"data") + 4
     streamed[4:8] = streamed[data_size : data_size + 4] = b"\xff\xff\xff\xff"
@@ -198,7 +198,7 @@ def test_long_ogg_streams_cut_between_pages_are_an_error() -> None:
                 decode("opus", data[:page])
 
 
-def test_an_mp3_with_a_frame_count_that_is_cut_is_an_error() -> None:
+def test_a_truncated_mp3_with_a_frame_count_is_an_error() -> None:
     data = audio(np.random.default_rng(0).random(100_000).astype(np.float32) - 0.5, "MP3")
 
     for length in (len(data) // 2, len(data) * 9 // 10):
@@ -218,7 +218,7 @@ def test_a_flac_that_states_more_frames_than_memory_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("extension", ["jpg", "wav"])
-def test_a_page_in_place_of_a_file_is_told_without_addresses(extension: str) -> None:
+def test_the_error_for_a_web_page_in_place_of_a_file_has_no_memory_addresses(extension: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(extension, b"<html>404</html>")
 
@@ -235,7 +235,7 @@ def test_audio_that_takes_more_than_the_limit_is_an_error() -> None:
     assert decode_audio(AUDIO["flac"], limit=12_000)[0].shape == (1, 3000)
 
 
-def test_an_image_is_not_taken_from_a_name_that_a_field_holds() -> None:
+def test_a_path_in_a_field_is_not_opened() -> None:
     with pytest.raises(DecodeError):
         decode("png", b"/etc/hostname")
     assert not isinstance(decode("txt", b"/etc/hostname"), (PIL.Image.Image, io.IOBase))

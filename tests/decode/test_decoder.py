@@ -31,7 +31,7 @@ BAD_JSON_AND_CUT_JPEG = (("a.json", b"{bad"), ("b.jpg", IMAGES["jpeg"][:-50]), (
 
 
 @pytest.mark.parametrize(("index", "key", "field"), [(0, "a", ".json"), (1, "b", ".jpg")], ids=["json", "jpeg"])
-def test_bad_json_and_a_truncated_jpeg_name_index_shard_key_field_and_command(
+def test_the_error_for_bad_json_or_a_cut_jpeg_names_sample_field_and_command(
     index: int, key: str, field: str, tmp_path: Path
 ) -> None:
     dataset = dataset_of(tmp_path, *BAD_JSON_AND_CUT_JPEG)
@@ -47,7 +47,7 @@ def test_bad_json_and_a_truncated_jpeg_name_index_shard_key_field_and_command(
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_bad_json_and_a_truncated_jpeg_are_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_bad_json_and_a_cut_jpeg_are_replaced_with_on_error_replace(tmp_path: Path) -> None:
     dataset = dataset_of(tmp_path, *BAD_JSON_AND_CUT_JPEG, on_error="replace")
 
     assert [sample["__index__"] for sample in dataset] == [2, 2, 2]
@@ -64,7 +64,7 @@ def test_a_class_written_as_a_float_is_an_int(tmp_path: Path) -> None:
     assert dataset_of(tmp_path, ("a.cls", b"3.0"))[0]["cls"] == 3
 
 
-def test_a_pickle_member_runs_nothing_unless_it_is_allowed(tmp_path: Path) -> None:
+def test_a_pickle_member_runs_no_code_unless_pickles_are_allowed(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     member = ("a.pkl", pickle.dumps(Trap(str(trap))))
 
@@ -101,7 +101,7 @@ def test_own_decoders_are_added_and_come_before_built_in_ones() -> None:
     assert not {"upper", "seg.png"} & {*basic.PLAIN, *basic.WITH_PICKLE, *images.EXTENSIONS}
 
 
-def test_an_own_decoder_gets_packed_bytes_only_where_it_names_gz() -> None:
+def test_an_own_decoder_gets_gzipped_bytes_only_if_its_name_includes_gz() -> None:
     packed = gzip.compress(b"x")
 
     unpacked = default_decoder(decoders={".txt": upper})({".txt.gz": packed, ".a.txt.gz": packed})
@@ -122,7 +122,7 @@ def test_the_longest_name_of_an_own_decoder_wins() -> None:
     assert decode({".png": b"", ".seg.png": b"", ".x.png": b""}) == {".png": "any", ".seg.png": "seg", ".x.png": "any"}
 
 
-def test_own_decoders_that_are_none_are_refused() -> None:
+def test_invalid_own_decoders_are_refused() -> None:
     with pytest.raises(TypeError, match=r"decoders\['\.x'\] is 3"):
         Decoder(decoders={".x": 3})  # type: ignore[dict-item]
     with pytest.raises(ValueError, match=r"decoders\['X'\] is the second one for the extension '\.x'"):
@@ -131,7 +131,7 @@ def test_own_decoders_that_are_none_are_refused() -> None:
         Decoder(decoders={".": upper})
 
 
-def test_what_an_own_decoder_raises_is_located_and_chained_and_never_replaced(tmp_path: Path) -> None:
+def test_an_error_of_an_own_decoder_is_located_chained_and_never_replaced(tmp_path: Path) -> None:
     members = (("a.txt", b"a"), ("b.bin", b"b"), ("c.cls", b"bad"))
     step = default_decoder(decoders={".bin": fail})
 
@@ -153,7 +153,7 @@ def test_what_an_own_decoder_raises_is_located_and_chained_and_never_replaced(tm
         dataset[0]
 
 
-def test_an_own_decoder_that_says_the_bytes_are_damaged_is_believed(tmp_path: Path) -> None:
+def test_a_decode_error_of_an_own_decoder_counts_as_damage(tmp_path: Path) -> None:
     step = default_decoder(decoders={".bin": refuse})
 
     dataset = dataset_of(tmp_path, ("a.bin", b"a"), ("b.txt", b"b"), transformations=step, on_error="replace")
@@ -206,7 +206,7 @@ def test_a_librarys_message_is_cut_to_one_line() -> None:
         default_decoder(decoders={".x": complain})({".x": b""})
 
 
-def test_running_out_of_memory_is_not_taken_for_damage() -> None:
+def test_a_memory_error_in_a_decoder_is_not_taken_for_damage() -> None:
     def exhaust(_: bytes) -> Any:
         raise MemoryError
 
@@ -225,7 +225,7 @@ def test_webdatasets_own_shards_are_decoded_as_webdataset_decodes_them(name: str
             assert same(sample[field], by_webdataset.decode1(field[1:], data))
 
 
-def test_an_error_in_a_worker_arrives_whole(tmp_path: Path) -> None:
+def test_a_decode_error_in_a_worker_reaches_the_main_process_unchanged(tmp_path: Path) -> None:
     dataset = dataset_of(tmp_path, *BAD_JSON_AND_CUT_JPEG)
 
     with pytest.raises(wids.DecodeError, match=r"index 0.*key 'a', field '\.json'.*widsindex sample"):

@@ -34,7 +34,7 @@ def test_a_field_is_decoded_by_its_last_extension_in_any_case(extension: str) ->
 
 
 @pytest.mark.parametrize("extension", [*VALUES, *IMAGES, *AUDIO])
-def test_a_packed_field_is_decoded_under_its_own_name(extension: str) -> None:
+def test_a_gzipped_field_is_decoded_and_keeps_its_name(extension: str) -> None:
     data = {**IMAGES, **AUDIO}.get(extension) or VALUES[extension][0]
     fields = (f".{extension}.gz", f".{extension.upper()}.GZ", f".seg.{extension}.gz")
 
@@ -45,7 +45,7 @@ def test_a_packed_field_is_decoded_under_its_own_name(extension: str) -> None:
         assert same(value, decode(f".{extension}", data))
 
 
-def test_every_extension_is_tested_here() -> None:
+def test_every_extension_that_has_a_decoder_has_a_test_file() -> None:
     assert {*VALUES, *AUDIO, *PICKLES} == {*PLAIN, *WITH_PICKLE} - {"msg"}
     assert set(IMAGES) == EXTENSIONS - {"jpe", "jfif", "j2k", "ico", "tga"}
 
@@ -63,11 +63,11 @@ def test_extensions_that_were_left_undecoded_before_are_decoded() -> None:
     [bytes, io.BytesIO, memoryview, bytearray, lambda data: io.BufferedReader(io.BytesIO(data))],
     ids=["bytes", "BytesIO", "memoryview", "bytearray", "file"],
 )
-def test_bytes_may_come_in_any_form(make: Any) -> None:
+def test_a_field_may_be_bytes_a_buffer_or_a_file(make: Any) -> None:
     assert decode(".json", make(b"[1]")) == [1]
 
 
-def test_what_is_decoded_already_and_what_is_unknown_stay() -> None:
+def test_decoded_values_and_unknown_fields_stay_unchanged() -> None:
     image = decode(".png", IMAGES["png"])
     unknown = io.BytesIO(b"x")
     sample = {"__key__": "k", ".png": image, ".txt": "text", ".cls": 3, ".npy": np.ones(2), ".json": None, ".xyz": unknown,
@@ -78,7 +78,7 @@ def test_what_is_decoded_already_and_what_is_unknown_stay() -> None:
     assert all(decoded[name] is sample[name] for name in sample)
 
 
-def test_a_packed_field_of_an_unknown_kind_is_unpacked_and_a_bare_gz_is_not() -> None:
+def test_a_gzipped_field_of_unknown_type_is_unpacked_unless_named_just_gz() -> None:
     packed = gzip.compress(b"volume")
     bare = io.BytesIO(packed)
 
@@ -89,7 +89,7 @@ def test_a_packed_field_of_an_unknown_kind_is_unpacked_and_a_bare_gz_is_not() ->
     assert sample[".gz"] is bare
 
 
-def test_none_leaves_images_alone_packed_ones_too() -> None:
+def test_without_a_spec_images_stay_undecoded_gzipped_or_not() -> None:
     packed = gzip.compress(IMAGES["png"])
 
     sample = default_decoder(None)({".png": IMAGES["png"], ".png.gz": packed, ".cls": b"3"})
@@ -115,13 +115,13 @@ def test_a_class_is_an_int_however_it_is_written(text: str, expected: int) -> No
      b"\xff", b"3\x00", b"\xef\xbb\xbf3", b"True", b"1__0"],
 )  # fmt: skip
 @pytest.mark.parametrize("extension", ["cls", "cls2", "index", "inx", "id"])
-def test_a_class_that_is_no_whole_number_is_an_error(extension: str, data: bytes) -> None:
+def test_a_class_that_is_not_a_whole_number_is_an_error(extension: str, data: bytes) -> None:
     with pytest.raises(DecodeError, match=rf"'\.{extension}'"):
         decode(f".{extension}", data)
 
 
 @pytest.mark.parametrize("extension", ["txt", "text", "transcript"])
-def test_text_is_utf8_as_it_stands_and_an_error_when_it_is_not(extension: str) -> None:
+def test_text_is_decoded_as_utf8_unchanged_and_invalid_utf8_is_an_error(extension: str) -> None:
     assert decode(f".{extension}", "\ufeffä\r\n\0".encode()) == "\ufeffä\r\n\0"
     for wrong in (b"caf\xe9", b"\xff\xfea\0", b"\xed\xa0\x80", b"ab\xc3"):
         with pytest.raises(DecodeError, match="utf-8"):
@@ -157,7 +157,7 @@ def test_any_json_is_read_as_python_reads_it(value: Any, escaped: bool) -> None:
 @given(
     st.binary(max_size=40) | st.text(st.sampled_from('[]{}",:0123456789.eE+-tfnNaI\\u \n'), max_size=30).map(str.encode)
 )
-def test_bytes_that_are_no_json_are_an_error_where_pythons_reader_says_so(data: bytes) -> None:
+def test_invalid_json_is_an_error_exactly_where_python_refuses_it(data: bytes) -> None:
     try:
         expected = json.loads(data)
     except ValueError:
@@ -168,13 +168,13 @@ def test_bytes_that_are_no_json_are_an_error_where_pythons_reader_says_so(data: 
     assert repr(decode(".json", data)) == repr(expected)
 
 
-def test_json_without_an_end_of_brackets_or_digits_is_an_error() -> None:
+def test_malformed_or_deeply_nested_json_is_an_error() -> None:
     for text in (b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000, b"{bad", b"[1,]", b""):
         with pytest.raises(DecodeError, match=r"'\.json'"):
             decode(".json", text)
 
 
-def test_json_lines_name_the_line_that_is_wrong() -> None:
+def test_the_error_for_bad_json_lines_names_the_line() -> None:
     assert decode(".jsonl", b"") == []
     assert decode(".jsonl", b'1\r\n\n 2 \n{"a":\r3}') == [1, 2, {"a": 3}]
     with pytest.raises(DecodeError, match="line 3 cannot be decoded: "):
@@ -190,7 +190,7 @@ def test_a_damaged_msgpack_is_an_error(data: bytes) -> None:
         decode(".mp", data)
 
 
-def test_the_fields_that_are_remembered_are_bounded() -> None:
+def test_a_decoder_remembers_a_bounded_number_of_fields() -> None:
     decoder = default_decoder()
 
     for number in range(5000):

@@ -58,7 +58,7 @@ def decode(data: bytes, spec: str, field: str = ".png") -> Any:
 
 @pytest.mark.parametrize("mode", EVERY_MODE)
 @pytest.mark.parametrize("spec", imagespecs)
-def test_a_spec_of_webdataset_gives_what_webdataset_gives(spec: str, mode: str) -> None:
+def test_an_image_spec_of_webdataset_gives_what_webdataset_gives(spec: str, mode: str) -> None:
     data = EVERY_MODE[mode]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # webdataset passes on Pillow's warning about palettes
@@ -70,7 +70,7 @@ def test_a_spec_of_webdataset_gives_what_webdataset_gives(spec: str, mode: str) 
     assert same(found, expected)
 
 
-def test_every_spec_of_webdataset_is_there() -> None:
+def test_every_image_spec_of_webdataset_is_known() -> None:
     assert set(SPECS) == {*imagespecs, "PIL", "numpy"}
 
 
@@ -85,7 +85,7 @@ def test_pil_gives_loaded_images_with_mode_and_orientation_untouched(mode: str) 
     assert found._im is not None
 
 
-def test_an_animation_keeps_its_other_frames_within_reach() -> None:
+def test_the_other_frames_of_an_animation_can_be_read() -> None:
     found = decode(EVERY_MODE["animation"], "PIL", ".gif")
 
     found.seek(1)
@@ -140,7 +140,7 @@ def test_a_palette_image_is_no_longer_an_array_of_indices() -> None:
     assert decode(EVERY_MODE["CMYK jpeg"], "numpy", ".jpg").shape == (9, 11, 3)
 
 
-def test_a_palette_with_alpha_keeps_it() -> None:
+def test_a_palette_with_alpha_keeps_its_alpha() -> None:
     header = struct.pack("<BBBHHBHHHHBB", 0, 1, 1, 0, 2, 32, 0, 0, 2, 1, 8, 0x28)
     data = header + bytes([30, 20, 10, 0, 60, 50, 40, 255]) + bytes([0, 1])
 
@@ -179,12 +179,12 @@ def test_lazy_leaves_loading_to_the_user() -> None:
         default_decoder("rgb8", lazy=True)
 
 
-def test_an_unknown_spec_names_those_that_there_are() -> None:
+def test_the_error_for_an_unknown_spec_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'rbg8'.* rgb8, .*torchrgb"):
         default_decoder("rbg8")
 
 
-def test_a_header_that_asks_for_more_pixels_than_pillow_allows_is_damage() -> None:
+def test_an_image_of_more_pixels_than_pillow_allows_is_a_decode_error() -> None:
     side = 20_000
     data = b"P5 %d %d 255\n" % (side, side)
 

@@ -92,21 +92,21 @@ def test_the_default_decoder_takes_a_sample_and_a_format(call: Any) -> None:
     assert sample == before
 
 
-def test_numpy_is_the_other_format() -> None:
+def test_the_numpy_format_gives_arrays_and_unknown_formats_are_refused() -> None:
     for decoded in (default_decoder(sample_of_files(), "numpy"), default_decoder(sample_of_files(), format="NUMPY")):
         assert same(decoded[".png"], np.asarray(RGB))
     with pytest.raises(ValueError, match="rgbx"):
         default_decoder(sample_of_files(), "rgbx")
 
 
-def test_the_name_without_gz_is_given_on_request() -> None:
+def test_gz_update_key_removes_gz_from_field_names() -> None:
     assert without_json(default_decoder(sample_of_files(), "PIL", True)) == RENAMED
     assert without_json(default_decoder(sample_of_files(), "PIL", gz_update_key=True)) == RENAMED
     with pytest.raises(ValueError, match="gz_update_key"):
         default_decoder(format="PIL", gz_update_key=True)
 
 
-def test_all_gz_fields_are_unpacked_in_place_and_renamed() -> None:
+def test_decode_all_gz_unpacks_and_renames_fields_in_place() -> None:
     sample = sample_of_files()
 
     assert decode_all_gz(sample) is sample
@@ -119,7 +119,7 @@ def test_all_gz_fields_are_unpacked_in_place_and_renamed() -> None:
     assert decode_all_gz(sample_of_files(), True, False).keys() == kept.keys()
 
 
-def test_a_renamed_field_never_takes_the_place_of_another() -> None:
+def test_a_renamed_field_never_replaces_another_field() -> None:
     sample = {"__key__": "k", ".json": io.BytesIO(b"1"), ".json.gz": io.BytesIO(gzip.compress(b"2"))}
 
     with pytest.raises(wids.DecodeError, match=r"key 'k'.*'\.json'"):
@@ -131,13 +131,13 @@ def test_a_renamed_field_never_takes_the_place_of_another() -> None:
     }
 
 
-def test_a_damaged_gz_field_is_named() -> None:
+def test_the_error_for_a_damaged_gz_field_names_key_and_field() -> None:
     with pytest.raises(wids.DecodeError, match=r"key 'k', field '\.txt\.gz'"):
         decode_all_gz({"__key__": "k", ".txt.gz": io.BytesIO(b"x")})
 
 
 @pytest.mark.parametrize("update_key", [True, False], ids=["renamed", "own name"])
-def test_the_steps_can_be_chained(update_key: bool) -> None:
+def test_decoding_functions_can_be_chained(update_key: bool) -> None:
     sample = sample_of_files()
 
     for step in (partial(decode_all_gz, update_key=update_key), decode_basic, decode_images_to_pil):
@@ -146,7 +146,7 @@ def test_the_steps_can_be_chained(update_key: bool) -> None:
     assert without_json(sample) == (RENAMED if update_key else DECODED)
 
 
-def test_basic_decoding_leaves_images_and_image_decoding_leaves_the_rest() -> None:
+def test_decode_basic_leaves_images_and_decode_images_leaves_other_fields() -> None:
     basic = decode_basic(sample_of_files())
     pictures = decode_images_to_pil(sample_of_files())
     arrays = decode_images_to_numpy(sample_of_files())
@@ -162,7 +162,7 @@ def test_basic_decoding_leaves_images_and_image_decoding_leaves_the_rest() -> No
     "picture", [RGB, RGB.convert("L"), RGB.convert("RGBA"), RGB.convert("1"), PIL.Image.fromarray(DEEP)],
     ids=["RGB", "L", "RGBA", "1", "I;16"],
 )  # fmt: skip
-def test_arrays_of_plain_images_are_those_that_numpy_makes_of_them(picture: PIL.Image.Image) -> None:
+def test_decode_images_to_numpy_gives_the_arrays_that_numpy_gives(picture: PIL.Image.Image) -> None:
     assert same(decode_images_to_numpy({".png": image(picture, "PNG")})[".png"], np.asarray(picture))
 
 
@@ -173,7 +173,7 @@ def test_keys_without_a_dot_are_refused() -> None:
             function({".a": 1, "image": b""})
 
 
-def test_the_arguments_have_the_names_and_places_that_they_had() -> None:
+def test_functions_have_the_argument_names_and_order_of_0_1_11() -> None:
     expected = {
         "default_decoder": ["sample", "format", "gz_update_key"],
         "decode_all_gz": ["sample", "format", "update_key"],
@@ -188,7 +188,7 @@ def test_the_arguments_have_the_names_and_places_that_they_had() -> None:
         assert list(parameters)[: len(arguments)] == arguments
 
 
-def test_the_old_way_of_giving_a_transformation_works_in_a_dataset(tmp_path: Path) -> None:
+def test_a_partial_of_the_old_default_decoder_works_as_a_transformation(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", [("a.png", IMAGES["png"]), ("a.meta.json.gz", gzip.compress(b"[1]"))])
 
     dataset = wids.ShardListDataset([(str(path), 1)], transformations=[partial(default_decoder, format="PIL")])

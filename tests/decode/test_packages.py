@@ -63,7 +63,7 @@ def read_without(package: str, field: str, data: bytes, folder: Path, *, how: st
         ("PIL", ".png", "pip install 'pillow'"),
     ],
 )
-def test_a_missing_package_is_named_with_what_to_type_and_not_replaced(
+def test_a_missing_package_is_an_error_that_says_how_to_install_it(
     package: str, field: str, command: str, tmp_path: Path
 ) -> None:
     extension = field.split(".")[1]
@@ -80,13 +80,13 @@ def test_a_missing_package_is_named_with_what_to_type_and_not_replaced(
     assert f"No module named '{package}" in cause
 
 
-def test_tensors_of_images_name_torch_where_it_is_missing(tmp_path: Path) -> None:
+def test_images_as_tensors_without_torch_are_an_error_that_names_torch(tmp_path: Path) -> None:
     name, message, _ = read_without("torch", ".png", IMAGES["png"], tmp_path, spec="torchrgb")
 
     assert (name, message.rpartition("; ")[2]) == ("ModuleNotFoundError", "pip install 'torch'")
 
 
-def test_what_needs_no_torch_is_decoded_without_it(tmp_path: Path) -> None:
+def test_images_arrays_and_classes_are_decoded_without_torch(tmp_path: Path) -> None:
     for field, data in (
         (".png", IMAGES["png"]),
         (".npy", VALUES["npy"][0]),
@@ -96,7 +96,7 @@ def test_what_needs_no_torch_is_decoded_without_it(tmp_path: Path) -> None:
         assert read_without("torch", field, data, tmp_path, spec="rgb")[0] == "nothing"
 
 
-def test_a_library_behind_a_package_that_is_missing_is_no_damage_either(tmp_path: Path) -> None:
+def test_a_missing_shared_library_counts_as_a_missing_package(tmp_path: Path) -> None:
     name, message, cause = read_without("soundfile", ".wav", audio(TONE, "WAV"), tmp_path, how="OSError")
 
     assert name == "ModuleNotFoundError"
@@ -131,7 +131,7 @@ except Exception as error:
     ],
     ids=["avif", "webp", "jp2"],
 )
-def test_a_format_that_this_pillow_cannot_read_is_a_missing_package(
+def test_an_image_format_that_pillow_is_built_without_is_a_missing_package(
     feature: str, plugin: str, field: str, name: str, tmp_path: Path
 ) -> None:
     for data, expected in ((IMAGES[field[1:]], "ModuleNotFoundError"), (b"no image", "DecodeError")):

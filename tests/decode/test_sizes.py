@@ -49,7 +49,7 @@ def shape_of(value: Any) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_the_shorter_side_or_both_sides_become_what_was_asked_for(spec: str) -> None:
+def test_the_shorter_side_or_both_sides_get_the_requested_size(spec: str) -> None:
     data = image(RGB.resize((60, 40)), "JPEG")
 
     assert shape_of(decode(data, spec, size=20)) == (20, 30)
@@ -72,13 +72,13 @@ def test_a_scaled_image_keeps_its_proportions_to_the_pixel(sides: tuple[int, int
 # Left out: modes with 16 bits, which turn white in 8 at any size, and JPEGs, which are decoded at a fraction of the
 # size.
 @pytest.mark.parametrize("mode", [mode for mode in EVERY_MODE if "16" not in mode and "jpeg" not in mode])
-def test_what_is_no_jpeg_is_scaled_as_pillow_scales_the_whole_image(mode: str) -> None:
+def test_images_other_than_jpegs_are_scaled_as_pillow_scales_the_whole_image(mode: str) -> None:
     whole = decode(EVERY_MODE[mode], "pilrgba")
 
     assert same(decode(EVERY_MODE[mode], "rgba8", size=(5, 7)), np.array(whole.resize((7, 5))))
 
 
-def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size_and_looks_alike() -> None:
+def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size_and_looks_the_same() -> None:
     fractions = set()
     for data in photographs().values():
         with PIL.Image.open(io.BytesIO(data)) as whole:
@@ -108,14 +108,14 @@ def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size_and_looks_alike() -> 
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_an_option_that_is_none_is_refused_at_once(options: dict[str, Any], message: str) -> None:
+def test_an_invalid_option_is_refused_when_the_decoder_is_made(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         default_decoder("PIL", **options)
     with pytest.raises(ValueError, match="go with a format"):
         default_decoder(None, **options)
 
 
-def test_a_damaged_jpeg_is_damage_in_any_size() -> None:
+def test_a_damaged_jpeg_that_is_scaled_is_a_decode_error() -> None:
     data = photographs()["china"]
     for broken in (data[: len(data) // 2], b"\xff\xd8 no image"):
         with pytest.raises(DecodeError, match=r"field '\.img\.jpg': cannot decode"):
@@ -141,7 +141,7 @@ def test_arrays_of_simplejpeg_can_be_written_to() -> None:
     decode(IMAGES["jpg"], "torchrgb8", jpeg="simplejpeg")[0, 0] = 7
 
 
-def test_pillow_has_the_last_word_on_damage() -> None:
+def test_simplejpeg_and_pillow_give_the_same_result_for_cut_jpegs() -> None:
     data = IMAGES["jpg"]
     for length in range(2, len(data), 7):
         outcomes = []
@@ -160,7 +160,7 @@ def test_a_missing_simplejpeg_says_what_to_install(monkeypatch: pytest.MonkeyPat
         decode(IMAGES["jpg"], "rgb8", jpeg="simplejpeg")
 
 
-def test_decoders_with_a_size_cross_process_borders() -> None:
+def test_a_decoder_with_a_size_pickles() -> None:
     copy = pickle.loads(pickle.dumps(default_decoder("rgb8", size=(5, 6))))
 
     assert copy({".jpg": IMAGES["jpg"]})[".jpg"].shape == (5, 6, 3)

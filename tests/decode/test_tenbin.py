@@ -42,7 +42,7 @@ def nan_safe(found: list[Any], expected: list[Any]) -> bool:
 
 @settings(max_examples=150)
 @given(st.lists(written_by_webdataset, max_size=4))
-def test_what_webdataset_writes_is_read_as_webdataset_reads_it(written: list[np.ndarray[Any, Any]]) -> None:
+def test_arrays_written_by_webdataset_are_read_as_webdataset_reads_them(written: list[np.ndarray[Any, Any]]) -> None:
     data = bytes(tenbin.encode_buffer(written))
 
     found = decode_tenbin(data)
@@ -79,7 +79,7 @@ def test_a_damaged_file_is_an_error_or_read_as_webdataset_reads_it(
     assert nan_safe(found, expected)
 
 
-def test_every_cut_is_an_error_but_one_between_arrays() -> None:
+def test_a_cut_file_is_an_error_unless_cut_between_arrays() -> None:
     first, second = ten(np.arange(3)), ten(np.ones((2, 0), np.int16))
 
     for length in range(1, len(first + second)):
@@ -108,7 +108,7 @@ HUGE = struct.pack("<q", 2**62)
     ],
     ids=["huge chunk", "negative chunk", "short header", "dtype", "dimensions", "huge shape", "negative shape", "rest"],
 )
-def test_lengths_and_shapes_that_do_not_fit_are_errors(data: bytes, message: str) -> None:
+def test_impossible_lengths_and_shapes_are_errors(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         decode_tenbin(data)
 

@@ -81,7 +81,7 @@ def wait_until(is_so: Any, log: Path) -> None:
 
 @needs_slurm
 @pytest.mark.timeout(900)
-def test_a_job_whose_time_ends_goes_on_where_it_was(
+def test_a_slurm_job_at_its_time_limit_resumes_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -112,7 +112,7 @@ def test_a_job_whose_time_ends_goes_on_where_it_was(
 
 @needs_slurm
 @pytest.mark.timeout(900)
-def test_every_node_brings_the_shards(
+def test_every_slurm_node_fetches_the_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -139,7 +139,7 @@ def test_every_node_brings_the_shards(
     ]
 
 
-def test_a_pods_file_fits_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pod_specification_is_consistent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = yaml.safe_load(block("pod.yaml"))["spec"]
     (container,) = spec["containers"]
     volumes = {volume["name"]: volume["emptyDir"] for volume in spec["volumes"]}

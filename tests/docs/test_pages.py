@@ -42,7 +42,7 @@ def test_a_page_does_what_it_shows(tmp_path: Path, page: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_a_page_leaves_to_another_test_is_in_one() -> None:
+def test_each_block_marked_runs_is_used_by_a_test() -> None:
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     names = {block.marks["runs"] for page in PAGES for block in read_blocks(page.read_text()) if "runs" in block.marks}
 
@@ -92,7 +92,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD.values(), ids=BAD.keys())
-def test_a_page_that_shows_something_else_fails(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_page_with_a_wrong_or_unused_block_fails(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert GOOD.count(old) == 1
     (tmp_path / "page.md").write_text(GOOD.replace(old, new))
 
@@ -104,7 +104,7 @@ def test_a_page_that_shows_something_else_fails(tmp_path: Path, old: str, new: s
 
 @pytest.mark.parametrize(("packages", "status"), [("", 0), ("grain", 0), ("lightning grain av", 3)])
 @pytest.mark.parametrize("place", ["# A page", "```python\n"], ids=["page", "block"])
-def test_what_needs_heavy_packages_runs_where_they_are(
+def test_blocks_run_only_if_the_packages_that_they_need_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: str, status: int, place: str
 ) -> None:
     monkeypatch.setenv("WIDS_PACKAGES", packages)
@@ -114,7 +114,7 @@ def test_what_needs_heavy_packages_runs_where_they_are(
     assert run(tmp_path / "page.md", tmp_path / "empty").returncode == status
 
 
-def test_all_packages_that_pages_need_are_somewhere() -> None:
+def test_the_packages_of_each_block_are_installed_by_a_make_target() -> None:
     together = re.search(r'WIDS_PACKAGES="([^"]*)"', (ROOT / "Makefile").read_text())
     assert together is not None
     places = [set(together[1].split()), *({name} for name in PACKAGES)]
@@ -125,7 +125,7 @@ def test_all_packages_that_pages_need_are_somewhere() -> None:
     assert needs
 
 
-def test_a_good_page_passes(tmp_path: Path) -> None:
+def test_a_page_with_correct_output_passes(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text(GOOD)
 
     done = run(tmp_path / "page.md", tmp_path / "empty")

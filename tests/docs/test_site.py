@@ -29,13 +29,13 @@ def test_the_reference_has_every_public_name() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
-def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
+def test_relative_links_of_pages_outside_the_site_exist(page: str) -> None:
     links = LINK.findall((ROOT / page).read_text())
 
     assert [link for link in links if "://" not in link and not (ROOT / link.partition("#")[0]).exists()] == []
 
 
-def test_links_to_other_sites_are_whole() -> None:
+def test_links_to_other_sites_are_well_formed() -> None:
     links = [link for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] for link in LINK.findall(path.read_text())]
 
     away = [link for link in links if ":" in link]
@@ -68,7 +68,7 @@ def split_last_command(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", examples(make_parser()))
-def test_an_example_in_a_help_is_a_command(line: str) -> None:
+def test_an_example_in_the_help_of_a_command_can_be_parsed(line: str) -> None:
     words = split_last_command(line)
 
     assert words[0] in {"widsindex", "wids"}
@@ -82,7 +82,7 @@ def test_a_public_name_has_an_example(name: str) -> None:
     assert ">>> " in value.__doc__ or issubclass(value, wids.WidsError)
 
 
-def test_code_in_docstrings_is_run() -> None:
+def test_docstrings_have_no_code_outside_doctests() -> None:
     docstrings = {
         f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'module')}": ast.get_docstring(node) or ""
         for path in (ROOT / "wids").rglob("*.py")

@@ -22,7 +22,7 @@ def read_patterns() -> dict[str, re.Pattern[str]]:
     return {piece: re.compile(".*".join(map(re.escape, re.split("(?<!…)…(?!…)", piece)))) for piece in pieces}
 
 
-def test_each_message_has_a_row() -> None:
+def test_each_message_of_the_package_has_a_row() -> None:
     patterns = read_patterns().values()
 
     missing = [
@@ -34,7 +34,7 @@ def test_each_message_has_a_row() -> None:
     assert missing == [], "docs/troubleshooting.md has no row for these:\n" + "\n".join(missing)
 
 
-def test_each_row_is_of_a_message() -> None:
+def test_each_row_is_a_message_of_the_package() -> None:
     messages = list(find_messages(ROOT / "wids"))
 
     stale = [piece for piece, pattern in read_patterns().items() if not any(map(pattern.search, messages))]
@@ -42,7 +42,7 @@ def test_each_row_is_of_a_message() -> None:
     assert stale == [], "docs/troubleshooting.md has rows for these, and the package does not raise them"
 
 
-def test_no_message_hides_behind_a_few_letters_of_another() -> None:
+def test_a_short_pattern_matches_a_single_message() -> None:
     messages = list(find_messages(ROOT / "wids"))
     short = {piece: pattern for piece, pattern in read_patterns().items() if len(re.findall(r"[a-z]", piece)) < 12}
 
@@ -54,7 +54,7 @@ def test_no_message_hides_behind_a_few_letters_of_another() -> None:
     assert short
 
 
-def test_messages_are_found_wherever_they_are_made(tmp_path: Path) -> None:
+def test_raised_returned_and_logged_messages_are_found(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(
         """
 def f(self, name, error):

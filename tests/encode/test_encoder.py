@@ -50,7 +50,7 @@ def there_and_back(field: str, value: Any, spec: str | None = "PIL", **options: 
 
 @pytest.mark.parametrize("extension", VALUES)
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_value_is_decoded_as_it_was(extension: str, suffix: str) -> None:
+def test_an_encoded_value_decodes_to_an_equal_value(extension: str, suffix: str) -> None:
     value = VALUES[extension][1]
 
     for field in (f".{extension}{suffix}", f".seg.{extension.upper()}{suffix}"):
@@ -58,7 +58,7 @@ def test_a_value_is_decoded_as_it_was(extension: str, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("extension", LOSSLESS)
-def test_an_image_without_losses_is_decoded_as_it_was(extension: str) -> None:
+def test_an_image_in_a_lossless_format_decodes_to_an_equal_image(extension: str) -> None:
     image = LOSSLESS[extension]
 
     assert same(there_and_back(f".{extension}", image), image)
@@ -76,7 +76,7 @@ def test_an_image_of_any_format_is_decoded_with_little_loss(extension: str) -> N
     assert np.abs(np.asarray(found.convert("L"), int) - np.asarray(image.convert("L"), int)).mean() < 3
 
 
-def test_arrays_and_tensors_are_images() -> None:
+def test_arrays_and_tensors_are_encoded_as_images() -> None:
     floats = PIXELS.astype(np.float32) / 255
     for spec, value in (("rgb8", PIXELS), ("rgb", floats), ("torchrgb8", torch.from_numpy(PIXELS).permute(2, 0, 1))):
         assert same(there_and_back(".png", value, spec), value)
@@ -85,7 +85,7 @@ def test_arrays_and_tensors_are_images() -> None:
 
 @pytest.mark.parametrize("dtype", ["<u2", ">u2", "<i4", ">i4"])
 @pytest.mark.parametrize("extension", sorted(EXTENSIONS))
-def test_an_array_of_deep_pixels_is_an_image_of_the_same_or_refused(extension: str, dtype: str) -> None:
+def test_an_array_of_16_or_32_bit_pixels_is_encoded_exactly_or_refused(extension: str, dtype: str) -> None:
     value = np.array([[0, 1, 300, 65535], [65534, 256, 255, 1]]).astype(dtype)
 
     try:
@@ -96,7 +96,7 @@ def test_an_array_of_deep_pixels_is_an_image_of_the_same_or_refused(extension: s
         assert np.array_equal(found, value)
 
 
-def test_sounds_are_decoded_as_they_were() -> None:
+def test_wav_and_flac_decode_to_the_encoded_sound() -> None:
     stereo = torch.from_numpy(np.stack([TONE, -TONE]))
 
     samples, rate = there_and_back(".wav", (stereo, RATE))
@@ -108,14 +108,14 @@ def test_sounds_are_decoded_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("extension", PICKLES)
-def test_pickles_are_written_only_where_they_are_allowed(extension: str) -> None:
+def test_pickles_are_written_only_if_they_are_allowed(extension: str) -> None:
     assert there_and_back(f".{extension}", {1: "a"}, allow_pickle=True) == {1: "a"}
     with pytest.raises(EncodeError, match=r"key '000', field '.*': .*allow_pickle=True"):
         encode("000", f".{extension}", {1: "a"})
 
 
 @pytest.mark.parametrize("field", [".npy", ".npz", ".pt"])
-def test_what_only_pickle_can_hold_is_refused(field: str) -> None:
+def test_object_arrays_in_array_formats_are_refused(field: str) -> None:
     value = {"a": np.array([{1: 2}], object)} if field == ".npz" else np.array([object()], object)
 
     with pytest.raises(EncodeError, match=f"field '{field}': cannot encode"):
@@ -124,12 +124,12 @@ def test_what_only_pickle_can_hold_is_refused(field: str) -> None:
 
 @settings(max_examples=200)
 @given(JSON)
-def test_json_is_decoded_as_it_was(value: Any) -> None:
+def test_encoded_json_decodes_to_an_equal_value(value: Any) -> None:
     assert same(there_and_back(".json", value), value)
     assert same(there_and_back(".jsonl", [value, value]), [value, value])
 
 
-def test_json_takes_the_numbers_and_tuples_of_other_classes_as_pythons_own_writer_does() -> None:
+def test_numpy_numbers_and_named_tuples_are_json_as_in_python() -> None:
     class Pair(NamedTuple):
         first: int
         second: list[Any]
@@ -140,12 +140,12 @@ def test_json_takes_the_numbers_and_tuples_of_other_classes_as_pythons_own_write
 
 
 @pytest.mark.parametrize("beside", [2**70, "\udcff", None], ids=["a large integer", "a surrogate", "nothing"])
-def test_json_makes_text_of_no_key_whatever_stands_beside_it(beside: Any) -> None:
+def test_a_json_key_that_is_not_text_is_refused(beside: Any) -> None:
     with pytest.raises(EncodeError, match="Dict key must be str"):
         encode("000", ".json", [{"a": beside}, ({"b": {1: 2}},)])
 
 
-def test_json_keeps_what_no_number_is_and_beside_it_what_is_none() -> None:
+def test_json_keeps_nan_infinity_null_and_surrogates() -> None:
     found = there_and_back(".json", {"a": [None, math.nan, -math.inf], "b": "\udcff"})
 
     assert (found["a"][0], math.isnan(found["a"][1]), found["a"][2], found["b"]) == (None, True, -math.inf, "\udcff")
@@ -154,13 +154,13 @@ def test_json_keeps_what_no_number_is_and_beside_it_what_is_none() -> None:
 @pytest.mark.parametrize(
     "value", [b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"aXbXcX")[::2], io.BytesIO(b"abc")]
 )
-def test_bytes_stay_as_they_are(value: Any) -> None:
+def test_bytes_and_files_are_written_unchanged(value: Any) -> None:
     assert bytes(encode("000", ".jpg", value)) == b"abc"
     assert gzip.decompress(encode("000", ".jpg.gz", value)) == b"abc"
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (0, 3), ()])
-def test_the_memory_of_an_array_is_bytes_given_or_returned(shape: tuple[int, ...]) -> None:
+def test_a_memoryview_of_an_array_is_accepted_and_its_length_is_in_bytes(shape: tuple[int, ...]) -> None:
     array = np.ones(shape, np.float32)
     own = Encoder({"f32": lambda value: value.data, "io": lambda value: io.BytesIO(value.tobytes())})
 
@@ -168,7 +168,7 @@ def test_the_memory_of_an_array_is_bytes_given_or_returned(shape: tuple[int, ...
         assert (len(data), bytes(data)) == (array.nbytes, array.tobytes())
 
 
-def test_of_a_view_no_more_is_written_than_it_shows() -> None:
+def test_a_tensor_view_is_saved_without_the_rest_of_its_storage() -> None:
     whole = torch.arange(10000.0).reshape(100, 100)
 
     for view in (whole[3], whole[:, 3], whole[3:4].requires_grad_()):
@@ -179,13 +179,13 @@ def test_of_a_view_no_more_is_written_than_it_shows() -> None:
         assert torch.equal(there_and_back(".pt", {"a": [(view,)]})["a"][0][0], view)
 
 
-def test_packed_bytes_are_not_packed_again() -> None:
+def test_gzipped_bytes_are_not_compressed_again() -> None:
     packed = gzip.compress(b"abc")
 
     assert encode("000", ".txt.gz", packed) is packed
 
 
-def test_the_users_own_encoder_comes_first_and_the_longest_name_of_them() -> None:
+def test_own_encoders_come_first_and_the_longest_extension_wins() -> None:
     own = Encoder({"txt": lambda text: text.upper().encode(), ".seg.png": lambda value: b"%d" % value})
 
     assert own("000", ".a.TXT", "abc") == b"ABC"
@@ -233,7 +233,7 @@ def test_the_users_own_encoder_comes_first_and_the_longest_name_of_them() -> Non
     ],
     ids=lambda part: part if isinstance(part, str) else type(part).__name__,
 )
-def test_a_value_that_does_not_fit_is_refused(field: str, value: Any, message: str | None) -> None:
+def test_a_value_that_the_format_cannot_hold_is_refused(field: str, value: Any, message: str | None) -> None:
     if message is None:
         assert encode("a/b", field, value) == b"null"
         return
@@ -241,13 +241,13 @@ def test_a_value_that_does_not_fit_is_refused(field: str, value: Any, message: s
         encode("a/b", field, value)
 
 
-def test_an_encoder_that_gives_no_bytes_is_refused() -> None:
+def test_an_own_encoder_that_returns_no_bytes_is_refused() -> None:
     with pytest.raises(EncodeError, match="returned str; let it return bytes"):
         Encoder({"txt": str})("000", ".txt", 3)
     with pytest.raises(TypeError, match=r"encoders\['txt'\] is 3"):
         Encoder({"txt": 3})  # type: ignore[dict-item]
 
 
-def test_there_is_an_encoder_for_whatever_is_decoded_but_what_only_loses() -> None:
+def test_every_decoded_extension_except_lossy_audio_has_an_encoder() -> None:
     assert {*encoders.PLAIN, *encoders.WITH_PICKLE} - {"html", "htm"} == {*PLAIN, *WITH_PICKLE} - {"mp3", "opus", "ogg"}
     assert set(FORMATS) == EXTENSIONS

@@ -36,14 +36,14 @@ def their_table(shard: Path, path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_the_same_tables_are_written_as_dali_writes(shards: list[Path], tmp_path: Path) -> None:
+def test_exported_tables_equal_those_of_wds2idx(shards: list[Path], tmp_path: Path) -> None:
     assert main(["export", str(shards[0].parent), "--to", "dali", "-o", str(tmp_path / "idx")]) == 0
 
     for shard in shards:
         assert (tmp_path / "idx" / f"{shard.stem}.idx").read_bytes() == their_table(shard, tmp_path / "theirs.idx")
 
 
-def test_a_table_of_dali_gives_the_index_of_a_scan(shards: list[Path], tmp_path: Path) -> None:
+def test_a_table_of_wds2idx_gives_the_index_of_a_scan(shards: list[Path], tmp_path: Path) -> None:
     source = MmapSource(str(shards[1]))
 
     index = parse_offsets(their_table(shards[1], tmp_path / "theirs.idx"), source)
@@ -51,7 +51,7 @@ def test_a_table_of_dali_gives_the_index_of_a_scan(shards: list[Path], tmp_path:
     assert encode_index(index, "") == encode_index(build_index(source), "")
 
 
-def test_counts_of_dali_open_a_folder(shards: list[Path]) -> None:
+def test_a_folder_with_tables_of_wds2idx_opens_without_a_scan(shards: list[Path]) -> None:
     for shard in shards:
         their_table(shard, shard.with_suffix(".idx"))
 

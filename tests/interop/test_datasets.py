@@ -27,7 +27,9 @@ def read(dataset: wids.ShardListDataset, indices: list[int]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
-def test_samples_become_a_table(dataset: wids.ShardListDataset, tmp_path: Path, num_proc: int | None) -> None:
+def test_samples_become_a_table_of_datasets(
+    dataset: wids.ShardListDataset, tmp_path: Path, num_proc: int | None
+) -> None:
     table = datasets.Dataset.from_generator(
         read,
         gen_kwargs={"dataset": dataset, "indices": list(range(NUM_SAMPLES))},
@@ -40,7 +42,7 @@ def test_samples_become_a_table(dataset: wids.ShardListDataset, tmp_path: Path, 
     assert table.features[".cls"] == datasets.Value("int64")
 
 
-def test_samples_are_a_stream(dataset: wids.ShardListDataset) -> None:
+def test_samples_become_a_stream_of_datasets(dataset: wids.ShardListDataset) -> None:
     stream = datasets.IterableDataset.from_generator(
         read, gen_kwargs={"dataset": dataset, "indices": list(range(NUM_SAMPLES))}
     )
@@ -48,11 +50,11 @@ def test_samples_are_a_stream(dataset: wids.ShardListDataset) -> None:
     assert sorted(sample[".txt"] for sample in stream.shuffle(seed=1, buffer_size=8)) == sorted(TEXTS)
 
 
-def test_a_list_of_samples_is_a_table(dataset: wids.ShardListDataset) -> None:
+def test_a_list_of_samples_becomes_a_table_of_datasets(dataset: wids.ShardListDataset) -> None:
     assert datasets.Dataset.from_list(list(dataset))[3][".txt"] == TEXTS[3]
 
 
-def test_images_are_taken_for_images(tmp_path: Path) -> None:
+def test_png_fields_become_image_features(tmp_path: Path) -> None:
     png = io.BytesIO()
     Image.new("RGB", (5, 4), (1, 2, 3)).save(png, "png")
     write_tar(tmp_path / "a.tar", [("0.png", png.getvalue())])

@@ -74,7 +74,7 @@ def rows(folder: Path) -> list[list[Any]]:
         ]
 
 
-def test_the_same_files_are_written_as_energon_writes(ours: Path, theirs: Path) -> None:
+def test_exported_index_files_equal_those_of_energon(ours: Path, theirs: Path) -> None:
     for name in NAMES:
         assert (ours / name).with_suffix(".tar.idx").read_bytes() == (theirs / name).with_suffix(
             ".tar.idx"
@@ -82,7 +82,7 @@ def test_the_same_files_are_written_as_energon_writes(ours: Path, theirs: Path) 
     assert rows(ours) == rows(theirs)
 
 
-def test_what_energon_prepared_opens_by_split(theirs: Path) -> None:
+def test_a_folder_prepared_by_energon_opens_by_split(theirs: Path) -> None:
     train = wids.ShardListDataset(theirs, split="train")
     val = wids.ShardListDataset(theirs, split="val")
 
@@ -105,7 +105,7 @@ class Encoder(DefaultTaskEncoder):  # type: ignore[misc]
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_energon_reads_each_sample_of_what_is_exported(ours: Path) -> None:
+def test_energon_reads_each_sample_of_an_exported_folder(ours: Path) -> None:
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     loader = get_savable_loader(
         get_train_dataset(

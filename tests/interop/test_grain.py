@@ -21,7 +21,7 @@ def make_loader(dataset: wids.ShardListDataset, num_workers: int) -> Any:
     return grain.DataLoader(data_source=dataset, sampler=sampler, worker_count=num_workers)
 
 
-def test_a_dataset_is_a_source(dataset: wids.ShardListDataset) -> None:
+def test_a_dataset_is_a_random_access_data_source(dataset: wids.ShardListDataset) -> None:
     assert isinstance(dataset, grain.RandomAccessDataSource)
 
 
@@ -33,7 +33,7 @@ def test_a_pipeline_reads_each_sample_once(dataset: wids.ShardListDataset) -> No
     assert sorted(label for batch in batches for label in batch) == sorted(number % 10 for number in range(NUM_SAMPLES))
 
 
-def test_processes_that_read_ahead_get_the_same(dataset: wids.ShardListDataset) -> None:
+def test_processes_that_read_ahead_read_each_sample_once(dataset: wids.ShardListDataset) -> None:
     pipeline = grain.MapDataset.source(dataset).seed(3).shuffle().to_iter_dataset()
 
     ahead = pipeline.mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
@@ -42,7 +42,7 @@ def test_processes_that_read_ahead_get_the_same(dataset: wids.ShardListDataset) 
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_loader_goes_on_from_its_state_with_the_dataset_opened_again(descriptor: Path, num_workers: int) -> None:
+def test_a_loader_resumes_from_its_state_with_the_dataset_opened_again(descriptor: Path, num_workers: int) -> None:
     loader = iter(make_loader(wids.ShardListDataset(descriptor), num_workers))
     first = [next(loader)["__index__"] for _ in range(7)]
     state = loader.get_state()

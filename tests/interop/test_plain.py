@@ -18,7 +18,7 @@ def read_text(task: tuple[wids.ShardListDataset, int]) -> str:
     return str(dataset[index]["txt"])
 
 
-def test_torch_is_not_here() -> None:
+def test_this_environment_has_no_torch() -> None:
     assert importlib.util.find_spec("torch") is None
 
 
@@ -37,7 +37,7 @@ def test_samplers_need_no_torch(dataset: wids.ShardListDataset) -> None:
     assert sorted(sampler) == list(range(NUM_SAMPLES))
 
 
-def test_processes_of_the_standard_library_read_alike(dataset: wids.ShardListDataset) -> None:
+def test_a_process_pool_reads_every_sample(dataset: wids.ShardListDataset) -> None:
     with ProcessPoolExecutor(2) as pool:
         texts = list(pool.map(read_text, [(dataset, index) for index in range(NUM_SAMPLES)]))
 

@@ -25,7 +25,7 @@ def _cluster() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_rows_are_samples(dataset: wids.ShardListDataset) -> None:
+def test_ray_rows_are_samples(dataset: wids.ShardListDataset) -> None:
     rows = ray.data.range(len(dataset)).map(lambda row: dataset[row["id"]]).take_all()
 
     assert sorted(row[".txt"] for row in rows) == sorted(TEXTS)
@@ -33,7 +33,7 @@ def test_rows_are_samples(dataset: wids.ShardListDataset) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_batches_are_read_together(dataset: wids.ShardListDataset) -> None:
+def test_ray_batches_are_read_by_getitems(dataset: wids.ShardListDataset) -> None:
     def read(batch: dict[str, Any]) -> dict[str, Any]:
         return {"txt": [sample["txt"] for sample in dataset.__getitems__(batch["id"])]}
 

@@ -107,18 +107,18 @@ def assert_members_are(name: str, expected: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in names_of("readable") if name not in AS_GNU_TAR_AND_BSDTAR])
-def test_what_all_readers_read_is_read_so(name: str) -> None:
+def test_archives_that_all_readers_accept_have_the_expected_members(name: str) -> None:
     assert_members_are(name, EXPECTED[name]["members"])
 
 
 @pytest.mark.parametrize("name", names_of("damaged"))
-def test_what_all_readers_refuse_is_refused(name: str) -> None:
+def test_archives_that_all_readers_refuse_are_refused(name: str) -> None:
     with pytest.raises(TarFormatError, match=r"^a\.tar: .*byte \d+"):
         find(load(name))
 
 
 @pytest.mark.parametrize("name", names_of("disputed"))
-def test_what_readers_dispute_is_read_as_decided(name: str) -> None:
+def test_archives_that_readers_disagree_on_are_read_or_refused_as_listed(name: str) -> None:
     decision, _reason = DISPUTED[name]
 
     if isinstance(decision, str):
@@ -132,7 +132,9 @@ def test_what_readers_dispute_is_read_as_decided(name: str) -> None:
 
 @pytest.mark.parametrize("reader", ["tar", "bsdtar"])
 @pytest.mark.parametrize("name", AS_GNU_TAR_AND_BSDTAR)
-def test_where_cpython_stands_alone_the_others_are_followed(tmp_path: Path, name: str, reader: str) -> None:
+def test_where_only_cpython_differs_members_are_those_of_gnu_tar_and_bsdtar(
+    tmp_path: Path, name: str, reader: str
+) -> None:
     if shutil.which(reader) is None:
         pytest.skip(f"{reader} is not installed")
     subprocess.run([reader, "-xf", CORPORA / "tar" / name], cwd=tmp_path, check=True)
@@ -151,6 +153,6 @@ def test_where_cpython_stands_alone_the_others_are_followed(tmp_path: Path, name
             assert read_member(source, members, number) == extracted[printable(each.name)].read_bytes()
 
 
-def test_every_archive_is_decided_on() -> None:
+def test_every_disputed_archive_has_a_listed_result() -> None:
     assert sorted(DISPUTED) == names_of("disputed")
     assert set(AS_GNU_TAR_AND_BSDTAR) <= set(names_of("readable"))

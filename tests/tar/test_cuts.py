@@ -52,7 +52,7 @@ def ends_of_members(content: bytes) -> list[int]:
         return [info.offset_data + -(-info.size // 512) * 512 for info in tar]
 
 
-def test_a_cut_at_any_block_is_refused_or_between_members(whole: bytes) -> None:
+def test_an_archive_cut_at_a_block_is_refused_unless_cut_between_members(whole: bytes) -> None:
     ends = ends_of_members(whole)
     everything = find(whole)
 
@@ -68,7 +68,7 @@ def test_a_cut_at_any_block_is_refused_or_between_members(whole: bytes) -> None:
                 find(whole[:cut])
 
 
-def test_a_cut_inside_a_block_is_refused_or_behind_all_members(whole: bytes) -> None:
+def test_an_archive_cut_inside_a_block_is_refused_unless_cut_after_all_members(whole: bytes) -> None:
     ends = ends_of_members(whole)
     everything = find(whole)
 
@@ -82,7 +82,7 @@ def test_a_cut_inside_a_block_is_refused_or_behind_all_members(whole: bytes) -> 
 
 
 @pytest.mark.parametrize("length", [1, 100, 511])
-def test_a_few_zeros_alone_are_no_archive(length: int) -> None:
+def test_zeros_that_do_not_fill_a_block_are_refused(length: int) -> None:
     with pytest.raises(
         TarFormatError, match=rf"no tar archive: the file ends at byte {length}, inside the header at byte 0"
     ):

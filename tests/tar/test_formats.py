@@ -42,12 +42,12 @@ def test_files_of_every_format_and_kind_are_members(magic: bytes, kind: bytes) -
 
 @pytest.mark.parametrize("kind", [b"2", b"3", b"4", b"5", b"6"], ids=["symlink", "char", "block", "folder", "pipe"])
 @pytest.mark.parametrize("size", [0, 700])
-def test_what_is_no_file_has_no_data_and_is_no_member(kind: bytes, size: int) -> None:
+def test_links_devices_folders_and_pipes_have_no_data_and_are_not_members(kind: bytes, size: int) -> None:
     assert found_before_after(header(size=size, kind=kind)) == []
 
 
 @pytest.mark.parametrize("kind", [b"A", b"D", b"E", b"I", b"M", b"N", b"V"], ids=str)
-def test_data_of_what_is_no_file_is_skipped(kind: bytes) -> None:
+def test_members_of_vendor_specific_types_are_skipped_with_their_data(kind: bytes) -> None:
     assert found_before_after(member(data=b"x" * 700, kind=kind)) == []
 
 
@@ -58,7 +58,7 @@ def test_an_old_header_whose_name_ends_with_a_slash_is_a_folder(magic: bytes, na
 
 
 @pytest.mark.parametrize("name", [b"a/b", b"file\0junk/", b"f" * 100], ids=ascii)
-def test_other_old_headers_are_files(name: bytes) -> None:
+def test_an_old_header_whose_name_ends_without_a_slash_is_a_file(name: bytes) -> None:
     assert found_before_after(member(name, kind=b"\0")) == [(name.split(b"\0")[0], 5)]
 
 
@@ -73,14 +73,14 @@ def test_other_old_headers_are_files(name: bytes) -> None:
         "blank at the end", "junk behind NUL", "base 256",
     ],
 )  # fmt: skip
-def test_a_number_is_read_in_every_form_of_it(field: bytes) -> None:
+def test_a_size_is_read_in_every_number_format(field: bytes) -> None:
     assert found_before_after(member(size=field)) == [(b"a.txt", 5)]
 
 
 @pytest.mark.parametrize(
     "field", [b"\0" * 12, b" " * 12, b"\x80" + bytes(11), b"0\0"], ids=["NULs", "blanks", "base 256", "digit"]
 )
-def test_nothing_is_zero(field: bytes) -> None:
+def test_an_empty_or_zero_size_field_is_zero(field: bytes) -> None:
     assert found_before_after(header(size=field)) == [(b"a.txt", 0)]
 
 
@@ -95,7 +95,7 @@ def test_nothing_is_zero(field: bytes) -> None:
         "base 256 of a third kind", "blank between", "sign",
     ],
 )  # fmt: skip
-def test_what_is_no_number_is_damage(field: bytes) -> None:
+def test_a_size_that_is_negative_or_not_a_number_is_refused(field: bytes) -> None:
     with pytest.raises(TarFormatError, match=r"the header at byte 1024 has size .*, expected a number that is not neg"):
         find(AFTER + member(size=field) + END)
 
@@ -104,7 +104,7 @@ def test_what_is_no_number_is_damage(field: bytes) -> None:
     "size", [2**31, 2**32, 2**33 - 1, 2**63 - 1, 2**63 - 512, 2**63, 2**64, 2**64 + 5, 2**87], ids=hex
 )
 @pytest.mark.parametrize("way", ["header", "pax", "gnu sparse", "pax sparse"])
-def test_a_size_beyond_the_file_is_damage(size: int, way: str) -> None:
+def test_a_size_larger_than_the_archive_is_refused(size: int, way: str) -> None:
     base_256 = b"\x80" + size.to_bytes(11, "big")
     damaged = {
         "header": member(size=base_256),
@@ -119,7 +119,7 @@ def test_a_size_beyond_the_file_is_damage(size: int, way: str) -> None:
 
 @pytest.mark.parametrize("size", [2**63, 2**64 + 5], ids=hex)
 @pytest.mark.parametrize("way", ["gnu", "pax"])
-def test_a_sparse_file_larger_than_a_file_can_be_is_damage(size: int, way: str) -> None:
+def test_a_sparse_file_of_2_to_the_63_bytes_or_more_is_refused(size: int, way: str) -> None:
     base_256 = b"\x80" + size.to_bytes(11, "big")
     damaged = {
         "gnu": member(kind=b"S", magic=GNU, fields={386: b"00000000000\000000000005\0", 483: base_256}),
@@ -130,7 +130,7 @@ def test_a_sparse_file_larger_than_a_file_can_be_is_damage(size: int, way: str) 
         find(AFTER + damaged + END)
 
 
-def test_a_checksum_of_signed_characters_is_right_too() -> None:
+def test_a_checksum_of_signed_characters_is_accepted() -> None:
     block = bytearray(header(b"\xe4\xf6.txt", 5))
     block[148:156] = b" " * 8
     block[148:156] = b"%06o\0 " % (sum(block) - 256 * 2)
@@ -139,7 +139,7 @@ def test_a_checksum_of_signed_characters_is_right_too() -> None:
 
 
 @pytest.mark.parametrize("form", [b"%06o\0 ", b"%07o\0", b"%6o \0", b"%6o\0 ", b"%06o  ", b"%08o"], ids=str)
-def test_a_checksum_is_read_in_every_form(form: bytes) -> None:
+def test_a_checksum_is_read_in_every_number_format(form: bytes) -> None:
     block = bytearray(header(size=5))
     block[148:156] = b" " * 8
     block[148:156] = form % sum(block)
@@ -161,7 +161,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 @pytest.mark.parametrize("way", ["header", "pax", "long name"])
-def test_names_in_any_bytes_stay_as_they_are(name: bytes, way: str) -> None:
+def test_names_keep_all_their_bytes(name: bytes, way: str) -> None:
     written = {
         "header": member(name),
         "pax": pax((b"path", name)) + member(b"short"),
@@ -173,7 +173,7 @@ def test_names_in_any_bytes_stay_as_they_are(name: bytes, way: str) -> None:
 
 @pytest.mark.parametrize("length", [99, 100, 101, 60_000])
 @pytest.mark.parametrize("way", ["pax", "long name"])
-def test_long_names_stay_whole(length: int, way: str) -> None:
+def test_long_names_are_read_whole(length: int, way: str) -> None:
     name = b"n" * (length - 4) + b".txt"
     extension = pax((b"path", name)) if way == "pax" else long_name(name)
 
@@ -195,7 +195,7 @@ def test_a_prefix_is_part_of_the_name() -> None:
     ],
     ids=["v7 has none", "times of GNU are none", "Go before 1.8", "star", "star, up to its times"],
 )
-def test_a_prefix_is_only_where_the_format_has_one(
+def test_a_prefix_is_read_only_in_formats_that_have_one(
     magic: bytes, prefix: bytes, fields: dict[int, bytes], name: bytes
 ) -> None:
     assert found_before_after(member(magic=magic, prefix=prefix, fields=fields)) == [(name, 5)]
@@ -205,24 +205,24 @@ def test_a_prefix_is_only_where_the_format_has_one(
 
 
 @pytest.mark.parametrize("kind", [b"x", b"X"], ids=["POSIX", "Solaris"])
-def test_a_pax_header_says_more_than_the_header(kind: bytes) -> None:
+def test_a_pax_header_overrides_the_name_and_size_in_the_header(kind: bytes) -> None:
     extension = pax((b"mtime", b"1.5"), (b"path", b"long.txt"), (b"size", b"600"), (b"LIBARCHIVE.x", b"1"), kind=kind)
 
     assert found_before_after(extension + member(data=b"x" * 600, size=5)) == [(b"long.txt", 600)]
 
 
 @pytest.mark.parametrize("charset", [b"BINARY", b"ISO-IR 10646 2000 UTF-8"], ids=str)
-def test_names_in_a_declared_charset_stay_as_they_are(charset: bytes) -> None:
+def test_names_keep_their_bytes_when_a_charset_is_declared(charset: bytes) -> None:
     extension = pax((b"hdrcharset", charset), (b"path", b"\xe4\xf6.txt"), (b"charset", b"ISO-IR 8859 1 1998"))
 
     assert found_before_after(extension + member()) == [(b"\xe4\xf6.txt", 5)]
 
 
-def test_of_a_record_that_occurs_again_the_last_one_counts() -> None:
+def test_the_last_of_repeated_pax_records_counts() -> None:
     assert found_before_after(pax((b"path", b"1"), (b"path", b"2.txt")) + member()) == [(b"2.txt", 5)]
 
 
-def test_two_pax_headers_add_up() -> None:
+def test_two_pax_headers_before_a_member_both_apply() -> None:
     extension = pax((b"path", b"long.txt")) + pax((b"size", b"600"))
 
     assert found_before_after(extension + member(data=b"x" * 600, size=0)) == [(b"long.txt", 600)]
@@ -238,24 +238,24 @@ def test_two_pax_headers_add_up() -> None:
     ],
     ids=["GNU, pax", "pax, GNU", "twice", "a thousand"],
 )
-def test_nested_extension_headers_describe_one_member(extension: bytes) -> None:
+def test_several_extension_headers_describe_the_member_after_them(extension: bytes) -> None:
     assert found_before_after(extension + member()) == [(b"long.txt", 5)]
 
 
-def test_an_empty_pax_header_says_nothing() -> None:
+def test_an_empty_pax_header_changes_nothing() -> None:
     assert found_before_after(pax_payload(b"") + member()) == [(b"a.txt", 5)]
 
 
 @pytest.mark.parametrize("extension", [pax((b"path", b"")), long_name(b"")], ids=["pax", "GNU"])
-def test_an_empty_name_is_given(extension: bytes) -> None:
+def test_an_empty_name_in_an_extension_header_replaces_the_name(extension: bytes) -> None:
     assert found_before_after(extension + member()) == [(b"", 5)]
 
 
-def test_an_empty_size_is_not_given() -> None:
+def test_an_empty_pax_size_is_ignored() -> None:
     assert found_before_after(pax((b"size", b"")) + member()) == [(b"a.txt", 5)]
 
 
-def test_a_global_header_counts_until_the_next_and_less_than_a_local_one() -> None:
+def test_a_global_header_applies_until_the_next_one_unless_overridden_locally() -> None:
     content = (
         pax((b"path", b"all.txt"), (b"comment", b"c"), kind=b"g")
         + member()
@@ -269,7 +269,7 @@ def test_a_global_header_counts_until_the_next_and_less_than_a_local_one() -> No
     assert [name for name, _, _ in places(content)] == [b"all.txt", b"own.txt", b"again.txt"]
 
 
-def test_a_global_size_is_that_of_every_member() -> None:
+def test_a_global_size_applies_to_every_member() -> None:
     content = (
         pax((b"size", b"600"), kind=b"g") + member(data=b"x" * 600, size=5) + member(data=b"y" * 600, size=0) + END
     )
@@ -283,7 +283,7 @@ def test_a_global_header_alone_is_an_empty_archive() -> None:
 
 @pytest.mark.parametrize("first", [b"", AFTER], ids=["alone", "behind a member"])
 @pytest.mark.parametrize("end", [END, b""], ids=["end blocks", "nothing"])
-def test_an_archive_ends_behind_a_global_header_at_its_end(first: bytes, end: bytes) -> None:
+def test_the_end_of_an_archive_is_after_a_final_global_header(first: bytes, end: bytes) -> None:
     content = first + pax((b"comment", b"c" * 5000), kind=b"g")
 
     members = scan_members(BufferSource(content + end, "a.tar"))
@@ -308,7 +308,7 @@ def test_a_global_comment_changes_nothing() -> None:
     ],
     ids=ascii,
 )  # fmt: skip
-def test_a_record_of_another_form_is_damage(payload: bytes) -> None:
+def test_a_malformed_pax_record_is_refused(payload: bytes) -> None:
     with pytest.raises(
         TarFormatError, match=r"the pax header at byte 1024 has no valid record at byte \d+ of its data"
     ):
@@ -316,14 +316,14 @@ def test_a_record_of_another_form_is_damage(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [b"+5", b"-1", b" 5", b"5 ", b"5.0", b"0x5", b"five", b"\xb2", b"1" * 65], ids=ascii)
-def test_a_pax_size_of_another_form_is_damage(value: bytes) -> None:
+def test_a_malformed_pax_size_is_refused(value: bytes) -> None:
     with pytest.raises(TarFormatError, match=r"the pax headers before the header at byte 2048 say size="):
         find(AFTER + pax((b"size", value)) + member() + END)
 
 
 @pytest.mark.parametrize("kind", [b"x", b"L", b"K", b"g"], ids=str)
 @pytest.mark.parametrize("size", [2**20 + 1, 2**62], ids=hex)
-def test_an_extension_header_of_unreasonable_size_is_damage(kind: bytes, size: int) -> None:
+def test_an_extension_header_larger_than_1_mib_is_refused(kind: bytes, size: int) -> None:
     content = header(size=b"\x80" + size.to_bytes(11, "big"), kind=kind) + bytes(min(size, 2**21)) + member() + END
 
     with pytest.raises(TarFormatError, match=r"header at byte 0"):
@@ -332,19 +332,19 @@ def test_an_extension_header_of_unreasonable_size_is_damage(kind: bytes, size: i
 
 @pytest.mark.parametrize("extension", [pax((b"path", b"n.txt")), long_name(b"n.txt"), long_name(b"t", kind=b"K")])
 @pytest.mark.parametrize("end", [END, b"", bytes(512)], ids=["end blocks", "nothing", "one block"])
-def test_an_extension_header_that_describes_nothing_is_damage(extension: bytes, end: bytes) -> None:
+def test_an_extension_header_without_a_member_is_refused(extension: bytes, end: bytes) -> None:
     with pytest.raises(TarFormatError, match=r"byte (1024|2048)"):
         find(AFTER + extension + end)
 
 
-def test_names_by_a_global_header_take_no_more_memory_than_the_file() -> None:
+def test_a_global_name_that_makes_names_exceed_the_size_of_the_file_is_refused() -> None:
     content = pax((b"path", b"n" * 60_000), kind=b"g") + header() * 1000 + END
 
     with pytest.raises(TarFormatError, match="names that are longer than the whole file"):
         find(content)
 
 
-def test_a_global_map_of_a_sparse_file_is_damage() -> None:
+def test_a_sparse_map_in_a_global_header_is_refused() -> None:
     extension = pax((b"GNU.sparse.size", b"5"), (b"GNU.sparse.map", b"0,5"), kind=b"g")
 
     with pytest.raises(TarFormatError, match="the global pax header at byte 0 has the map of a sparse file"):
@@ -375,31 +375,31 @@ def test_a_hard_link_has_the_bytes_of_the_latest_earlier_file_of_that_name() -> 
 
 @pytest.mark.parametrize("target", [b"./a.txt", b"a.txt", b".//a.txt"], ids=str)
 @pytest.mark.parametrize("name", [b"a.txt", b"./a.txt"], ids=str)
-def test_a_target_is_found_with_and_without_a_leading_dot(name: bytes, target: bytes) -> None:
+def test_a_hard_link_target_is_found_with_or_without_a_leading_dot(name: bytes, target: bytes) -> None:
     assert read_all(member(name) + hard_link(b"l.txt", target) + END)[1] == (b"l.txt", b"hello")
 
 
-def test_a_target_of_half_a_million_dots_takes_no_time() -> None:
+def test_a_hard_link_target_with_half_a_million_leading_dots_is_found() -> None:
     target = b"./" * 500_000 + b"a.txt"
 
     # Removing the dots one by one, each time with a copy of the rest, would take minutes.
     assert read_all(member() + pax((b"linkpath", target)) + hard_link(b"l.txt", b"") + END)[1] == (b"l.txt", b"hello")
 
 
-def test_hard_links_to_hard_links_have_the_first_ones_bytes() -> None:
+def test_a_chain_of_hard_links_has_the_bytes_of_its_first_file() -> None:
     links = b"".join(hard_link(b"%d.txt" % (n + 1), b"%d.txt" % n) for n in range(100))
 
     assert read_all(member(b"0.txt") + links + END)[-1] == (b"100.txt", b"hello")
 
 
 @pytest.mark.parametrize("extension", [pax((b"linkpath", b"t" * 300)), long_name(b"t" * 300, kind=b"K")])
-def test_a_long_target_stays_whole(extension: bytes) -> None:
+def test_a_long_hard_link_target_is_read_whole(extension: bytes) -> None:
     content = long_name(b"t" * 300) + member() + extension + hard_link(b"l.txt", b"t" * 100) + END
 
     assert read_all(content)[1] == (b"l.txt", b"hello")
 
 
-def test_a_hard_link_has_no_data_whatever_its_size_says() -> None:
+def test_a_hard_link_has_no_data_even_if_its_header_has_a_size() -> None:
     assert read_all(member() + hard_link(b"l.txt", b"a.txt", size=5) + AFTER + END) == [
         (b"a.txt", b"hello"),
         (b"l.txt", b"hello"),
@@ -420,7 +420,7 @@ def test_a_hard_link_has_no_data_whatever_its_size_says() -> None:
     ],
     ids=["to itself", "in a circle", "to a later one", "to nothing", "without a target", "to a folder", "to a symlink"],
 )
-def test_a_hard_link_that_leads_to_no_earlier_file_is_an_error_of_its_own(links: bytes) -> None:
+def test_a_hard_link_to_no_earlier_file_is_broken_and_later_members_are_read(links: bytes) -> None:
     *broken, last = read_all(links + AFTER + END)
 
     assert broken
@@ -433,7 +433,7 @@ def test_a_hard_link_that_leads_to_no_earlier_file_is_an_error_of_its_own(links:
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 2, 19])
-def test_however_many_end_blocks_there_are_all_members_are_read(blocks: int) -> None:
+def test_members_are_read_with_any_number_of_end_blocks(blocks: int) -> None:
     members = scan_members(BufferSource(member() + bytes(512 * blocks), "a.tar"))
 
     assert list(members.names) == [b"a.txt"]
@@ -442,7 +442,7 @@ def test_however_many_end_blocks_there_are_all_members_are_read(blocks: int) -> 
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 19])
-def test_what_follows_the_end_is_counted_and_not_read(blocks: int) -> None:
+def test_bytes_after_the_end_blocks_are_counted_and_not_read(blocks: int) -> None:
     rest = AFTER * 3000 + END
 
     members = scan_members(BufferSource(member() + bytes(512 * blocks) + rest, "a.tar"))
@@ -452,12 +452,12 @@ def test_what_follows_the_end_is_counted_and_not_read(blocks: int) -> None:
     assert members.bytes_after_end == last - 1024
 
 
-def test_a_header_of_zeros_but_for_its_last_byte_is_damage_and_no_end() -> None:
+def test_a_block_of_zeros_except_for_its_last_byte_is_refused() -> None:
     with pytest.raises(TarFormatError, match="the header at byte 1024 has checksum"):
         find(AFTER + bytes(511) + b"\1" + AFTER + END)
 
 
-def test_data_that_looks_like_headers_is_data() -> None:
+def test_data_that_looks_like_headers_is_not_taken_for_members() -> None:
     inner = member(b"inner.txt")
     content = b"".join(member(b"%03d.tar" % n, inner * (n % 5)) for n in range(300)) + END
 

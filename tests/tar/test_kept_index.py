@@ -60,7 +60,7 @@ written = st.lists(st.tuples(names, st.binary(max_size=700)), max_size=60)
 
 @settings(max_examples=60)
 @given(written)
-def test_an_index_reads_back_as_it_was(members: list[tuple[str, bytes]]) -> None:
+def test_an_index_reads_back_as_it_was_written(members: list[tuple[str, bytes]]) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, data in members:
@@ -85,7 +85,7 @@ def test_sparse_members_and_broken_links_are_kept(tmp_path: Path) -> None:
     assert facts(decode_index(memoryview(encode_index(index, "it")), "it")) == facts(index)
 
 
-def test_a_member_takes_few_bytes(tmp_path: Path) -> None:
+def test_an_index_takes_fewer_than_25_bytes_for_a_member(tmp_path: Path) -> None:
     members = [(f"{number:08d}.bin", b"x" * (number % 600)) for number in range(20_000)]
     index = build_index(MmapSource(str(write_tar(tmp_path / "a.tar", members))))
 
@@ -93,7 +93,7 @@ def test_a_member_takes_few_bytes(tmp_path: Path) -> None:
     assert len(encode_index(index, "it")) < 20_000 * (2 + 4 + 2 + 1 + 4 + 4 + 8)
 
 
-def test_any_damaged_byte_is_noticed(shard: Path) -> None:
+def test_a_damaged_byte_of_an_index_is_noticed_or_has_no_effect(shard: Path) -> None:
     index = build_index(MmapSource(str(shard)))
     data = encode_index(index, "it")
 
@@ -109,7 +109,7 @@ def test_any_damaged_byte_is_noticed(shard: Path) -> None:
             assert facts(again) == facts(index)
 
 
-def test_a_cut_index_is_noticed(shard: Path) -> None:
+def test_a_truncated_index_is_refused(shard: Path) -> None:
     data = encode_index(build_index(MmapSource(str(shard))), "it")
 
     for length in range(len(data)):
@@ -135,7 +135,7 @@ def test_a_cut_index_is_noticed(shard: Path) -> None:
         b'{"a": ' * 3000,
     ],
 )
-def test_a_header_that_says_what_cannot_be_is_noticed(header: bytes) -> None:
+def test_an_index_with_an_impossible_header_is_refused(header: bytes) -> None:
     data = len(header).to_bytes(8, "little") + header + bytes(64)
 
     with pytest.raises(ValueError, match="it is "):
@@ -144,7 +144,7 @@ def test_a_header_that_says_what_cannot_be_is_noticed(header: bytes) -> None:
 
 @settings(max_examples=150)
 @given(st.data())
-def test_an_index_made_to_deceive_reads_nothing_beyond_its_shard(data: st.DataObject) -> None:
+def test_a_forged_index_reads_nothing_outside_its_shard(data: st.DataObject) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in sample_members(4):
@@ -167,7 +167,7 @@ def test_an_index_made_to_deceive_reads_nothing_beyond_its_shard(data: st.DataOb
         assert all(value in buffer.getvalue() for value in sample.values())
 
 
-def test_a_newer_version_and_another_shard_are_not_read(shard: Path) -> None:
+def test_an_index_of_another_shard_or_a_newer_version_is_refused(shard: Path) -> None:
     data = encode_index(build_index(MmapSource(str(shard))), "it")
     columns = load(data)
     length = int.from_bytes(data[:8], "little")
@@ -183,7 +183,9 @@ def test_a_newer_version_and_another_shard_are_not_read(shard: Path) -> None:
 # In the cache folder
 
 
-def test_a_second_opening_reads_no_header(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_opening_uses_the_kept_index_without_a_scan(
+    shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = IndexFiles(storage(tmp_path / "cache")).obtain(MmapSource(str(shard)), {"url": str(shard)})
     monkeypatch.setattr("wids.index_files.files.build_index", lambda _: pytest.fail("it was scanned again"))
 
@@ -257,7 +259,7 @@ def test_a_damaged_cached_index_is_made_anew(shard: Path, tmp_path: Path) -> Non
         assert kept.read_bytes() == whole
 
 
-def test_a_folder_that_cannot_be_written_costs_nothing_but_time(shard: Path, tmp_path: Path) -> None:
+def test_shards_are_indexed_without_a_writable_cache_folder(shard: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     files = IndexFiles(storage(tmp_path / "file" / "cache"))
 
@@ -266,7 +268,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(shard: Path, tmp
     assert facts(index) == facts(build_index(MmapSource(str(shard))))
 
 
-def test_the_cached_indexes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_size_of_cached_indexes_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wids.index_files.cache._MAX_CACHED_BYTES", 20_000)
     monkeypatch.setattr("wids.index_files.cache._CHECK_EVERY", 2)
     cache = IndexCache(storage(tmp_path / "cache"))
@@ -280,7 +282,7 @@ def test_the_cached_indexes_are_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     assert cache.find(source) is not None
 
 
-def test_an_object_that_cannot_be_told_from_others_is_not_kept(tmp_path: Path) -> None:
+def test_the_index_of_a_source_without_change_time_or_etag_is_not_kept(tmp_path: Path) -> None:
     source = BufferSource(write_tar(tmp_path / "a.tar", sample_members(2)).read_bytes(), "a.tar")
     cache = IndexCache(storage(tmp_path / "cache"))
 
@@ -306,7 +308,7 @@ def count_in_process(shards: list[str], cache: str, barrier: Any) -> tuple[int, 
     return len(wids.ShardListDataset(shards, cache_dir=cache)), len(scanned)
 
 
-def test_one_process_counts_while_the_others_wait(tmp_path: Path) -> None:
+def test_one_process_indexes_all_shards_while_the_others_wait(tmp_path: Path) -> None:
     shards = [str(write_tar(tmp_path / f"{n}.tar", sample_members(20))) for n in range(30)]
     with multiprocessing.Manager() as manager, ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
         barrier = manager.Barrier(4)
@@ -349,7 +351,7 @@ def test_a_pack_gives_each_shard_its_index(tmp_path: Path) -> None:
         assert facts(index) == facts(build_index(MmapSource(str(path))))
 
 
-def test_a_pack_is_a_zip_whose_entries_others_read(tmp_path: Path, shard: Path) -> None:
+def test_a_pack_is_a_reproducible_zip_of_safetensors(tmp_path: Path, shard: Path) -> None:
     pack = make_pack(tmp_path, [shard])
 
     with zipfile.ZipFile(pack) as archive:
@@ -360,7 +362,7 @@ def test_a_pack_is_a_zip_whose_entries_others_read(tmp_path: Path, shard: Path) 
     assert pack.read_bytes() == make_pack(tmp_path, [shard]).read_bytes()
 
 
-def test_entries_are_aligned(tmp_path: Path) -> None:
+def test_entries_of_a_pack_are_aligned_to_64_bytes(tmp_path: Path) -> None:
     shards = [write_tar(tmp_path / f"{'x' * n}.tar", sample_members(n)) for n in range(1, 9)]
     pack = make_pack(tmp_path, shards)
     reader = IndexPack(MmapSource(str(pack)), str(pack))
@@ -381,7 +383,7 @@ def test_a_pack_that_was_copied_with_its_shards_still_fits(tmp_path: Path, shard
     assert find(Path(shutil.copyfile(pack, tmp_path / "elsewhere" / "other.widx")), moved) is not None
 
 
-def test_a_shard_that_does_not_fit_is_indexed_anew_with_one_warning(
+def test_shards_that_changed_after_the_pack_are_indexed_anew_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shards = [write_tar(tmp_path / f"{n}.tar", sample_members(5)) for n in range(3)]
@@ -432,7 +434,7 @@ def test_threads_that_find_a_cached_pack_out_of_date_all_use_the_newer_one(
 @pytest.mark.parametrize(
     "content", [b"", b"no zip", b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + bytes(100)], ids=["0", "text", "none", "cut"]
 )
-def test_a_pack_that_is_none_is_a_warning(
+def test_an_unusable_pack_causes_a_warning_and_the_shard_is_indexed(
     tmp_path: Path, shard: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "train.widx").write_bytes(content)
@@ -444,7 +446,9 @@ def test_a_pack_that_is_none_is_a_warning(
     assert "train.widx" in caplog.text
 
 
-def test_a_missing_pack_is_a_warning(tmp_path: Path, shard: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_pack_causes_a_warning_and_the_shard_is_indexed(
+    tmp_path: Path, shard: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     files = pickle.loads(pickle.dumps(IndexFiles(storage(tmp_path / "cache"))))
 
     index = files.obtain(MmapSource(str(shard)), {"url": str(shard), "index": str(tmp_path / "gone.widx")})
@@ -453,7 +457,7 @@ def test_a_missing_pack_is_a_warning(tmp_path: Path, shard: Path, caplog: pytest
     assert "gone.widx" in caplog.text
 
 
-def test_every_damaged_byte_of_a_pack_is_noticed(tmp_path: Path) -> None:
+def test_a_damaged_byte_of_a_pack_never_gives_a_wrong_index(tmp_path: Path) -> None:
     shard = write_tar(tmp_path / "a.tar", sample_members(3))
     whole = make_pack(tmp_path, [shard]).read_bytes()
     expected = facts(build_index(MmapSource(str(shard))))
@@ -468,7 +472,7 @@ def test_every_damaged_byte_of_a_pack_is_noticed(tmp_path: Path) -> None:
         assert facts(index) == expected
 
 
-def test_a_pack_that_is_not_whole_never_has_its_name(tmp_path: Path, shard: Path) -> None:
+def test_an_interrupted_write_leaves_the_previous_pack_unchanged(tmp_path: Path, shard: Path) -> None:
     pack = make_pack(tmp_path, [shard])
     before = pack.read_bytes()
 
@@ -520,7 +524,7 @@ def test_a_changed_byte_of_a_member_is_found_on_every_read(shard: Path) -> None:
     assert reader.read(4, bytes) == {".txt": b"text of 4", ".cls": b"4"}
 
 
-def test_comparing_without_checksums_is_an_error_at_once(shard: Path) -> None:
+def test_verifying_members_without_checksums_is_an_error_at_once(shard: Path) -> None:
     source = MmapSource(str(shard))
 
     with pytest.raises(ShardMismatchError, match="widsindex create --index --checksums"):

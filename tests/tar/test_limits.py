@@ -26,7 +26,7 @@ SOURCES: dict[str, Callable[[str], Source]] = {"mapped": MmapSource, "read": Pre
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("tar_format", ["gnu", "pax"])
-def test_a_member_of_nine_gigabytes_hides_nothing_behind_it(tmp_path: Path, tar_format: str, source: str) -> None:
+def test_a_member_of_nine_gigabytes_and_the_one_after_it_are_read(tmp_path: Path, tar_format: str, source: str) -> None:
     path = tmp_path / "a.tar"
     size = 9 << 30
     big = tarfile.TarInfo("a.bin")
@@ -49,7 +49,7 @@ def test_a_member_of_nine_gigabytes_hides_nothing_behind_it(tmp_path: Path, tar_
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_200_000_members_in_one_shard(tmp_path: Path, source: str) -> None:
+def test_a_shard_of_200_000_members_is_indexed_and_read(tmp_path: Path, source: str) -> None:
     path = tmp_path / "a.tar"
     count = 200_000
     with path.open("wb") as file:
@@ -73,7 +73,7 @@ def test_200_000_members_in_one_shard(tmp_path: Path, source: str) -> None:
 
 
 @pytest.mark.parametrize("writer", ["tarfile, gnu", "tarfile, pax", "by hand, between ordinary ones"])
-def test_a_name_of_60_000_bytes_stays_whole(writer: str) -> None:
+def test_a_name_of_60_000_bytes_is_read_whole(writer: str) -> None:
     name = "/".join(["d" * 100] * 600) + ".txt"
     if writer.startswith("tarfile"):
         buffer = io.BytesIO()
@@ -87,7 +87,7 @@ def test_a_name_of_60_000_bytes_stays_whole(writer: str) -> None:
         assert len(find(content)) == 1001
 
 
-def test_a_name_of_60_000_bytes_that_gnu_tar_reads_is_the_same_one(tmp_path: Path) -> None:
+def test_a_name_of_60_000_bytes_is_read_as_gnu_tar_reads_it(tmp_path: Path) -> None:
     name = b"/".join([b"d" * 100] * 600) + b".txt"
     content = long_name(name) + member(magic=GNU) + END
     (tmp_path / "a.tar").write_bytes(content)
@@ -121,7 +121,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_archive_takes_memory_out_of_proportion_to_its_size(name: str) -> None:
+def test_a_hostile_archive_takes_at_most_8_mib_more_memory_than_its_size(name: str) -> None:
     content = ORDINARY + HOSTILE[name] + ORDINARY + END
     source = BufferSource(content, "a.tar")
     scan_members(BufferSource(ORDINARY, "a.tar"))  # so that one-time imports and allocations do not count

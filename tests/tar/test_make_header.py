@@ -35,7 +35,7 @@ def archive(maker: HeaderMaker, members: list[tuple[bytes, bytes]]) -> tuple[byt
     st.lists(st.tuples(NAMES, st.binary(max_size=1100)), min_size=1, max_size=6),
     st.sampled_from([None, 1024, 4096, 65536]),
 )
-def test_members_are_found_where_they_are_by_tarfile_and_by_the_scan(
+def test_tarfile_and_the_scan_find_written_members_at_their_offsets(
     members: list[tuple[bytes, bytes]], align: int | None
 ) -> None:
     data, offsets = archive(HeaderMaker(align=align), members)
@@ -61,14 +61,14 @@ def test_a_size_beyond_ustar_goes_into_a_pax_header(size: int) -> None:
     assert (info.name, info.size, len(header)) == ("a.bin", size, 512 if size < 8**11 else 1536)
 
 
-def test_a_pax_header_is_there_only_where_it_is_needed() -> None:
+def test_a_pax_header_is_written_only_for_names_that_ustar_cannot_hold() -> None:
     maker = HeaderMaker()
 
     assert len(maker.make(b"a" * 100, 1)) == len(maker.make(b"d" * 155 + b"/" + b"a" * 100, 1)) == 512
     assert len(maker.make(b"a" * 101, 1)) == len(maker.make(b"d" * 156 + b"/" + b"a" * 100, 1)) == 1536
 
 
-def test_a_name_that_cannot_be_stored_is_refused() -> None:
+def test_an_empty_name_and_a_name_with_a_nul_byte_are_refused() -> None:
     for name in (b"", b"a\0b"):
         with pytest.raises(ValueError, match="NUL"):
             HeaderMaker().make(name, 1)
@@ -77,6 +77,6 @@ def test_a_name_that_cannot_be_stored_is_refused() -> None:
 @pytest.mark.parametrize(
     "options", [{"align": 4095}, {"align": 256}, {"align": 1 << 17}, {"mtime": -1}, {"mtime": 8**11}], ids=str
 )
-def test_what_a_header_cannot_say_is_refused(options: dict[str, int]) -> None:
+def test_an_invalid_alignment_or_modification_time_is_refused(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(options))} is "):
         HeaderMaker(**options)

@@ -46,7 +46,7 @@ def read_all(path: Path) -> list[dict[str, bytes]]:
 @pytest.mark.parametrize("tar_format", FORMATS)
 @pytest.mark.parametrize(("count", "largest"), [(5000, 600), (300, 70_000)], ids=["dense", "large"])
 @pytest.mark.parametrize("source", [MmapSource, PreadSource])
-def test_many_members_read_back(
+def test_the_scan_finds_the_members_that_tarfile_finds(
     tmp_path: Path, tar_format: str, count: int, largest: int, source: type[MmapSource | PreadSource]
 ) -> None:
     rng = random.Random(0)
@@ -58,7 +58,7 @@ def test_many_members_read_back(
 
 @pytest.mark.parametrize("length", [90, 99, 100, 101, 130, 255, 256, 4000])
 @pytest.mark.parametrize("tar_format", ["gnu", "pax"])
-def test_long_names_stay_whole(tmp_path: Path, length: int, tar_format: str) -> None:
+def test_long_names_are_read_whole(tmp_path: Path, length: int, tar_format: str) -> None:
     keys = [f"{n:04d}".rjust(length - 4, "k") for n in range(40)]
     path = write_tar(tmp_path / "a.tar", [(f"{key}.txt", b"x") for key in keys], tar_format=FORMATS[tar_format])
 
@@ -66,7 +66,7 @@ def test_long_names_stay_whole(tmp_path: Path, length: int, tar_format: str) -> 
 
 
 @pytest.mark.parametrize("length", [90, 99, 100, 130])
-def test_long_keys_of_webdatasets_writer_stay_whole(tmp_path: Path, length: int) -> None:
+def test_long_keys_written_by_webdataset_are_read_whole(tmp_path: Path, length: int) -> None:
     webdataset = pytest.importorskip("webdataset")
     path = tmp_path / "a.tar"
     keys = [f"{number:04d}".rjust(length, "k") for number in range(20)]
@@ -93,7 +93,7 @@ def test_webdataset_keeps_the_fast_path_with_a_pax_header_for_each_member(tmp_pa
     assert by_wids(path) == by_tarfile(path)
 
 
-def test_data_that_looks_like_headers_is_data(tmp_path: Path) -> None:
+def test_data_that_looks_like_headers_is_not_taken_for_members(tmp_path: Path) -> None:
     inner = write_tar(tmp_path / "inner.tar", sample_members(20)).read_bytes()
     path = write_tar(tmp_path / "a.tar", [(f"{n:04d}.tar", inner[: 512 * (n % 9 + 1)]) for n in range(500)])
 
@@ -108,7 +108,7 @@ def test_a_hard_link_has_the_bytes_of_its_target(tmp_path: Path) -> None:
     assert [sample[".txt"] for sample in read_all(tmp_path / "x.tar")] == [b"the bytes", b"the bytes"]
 
 
-def test_many_hard_links_take_no_longer_than_many_members(tmp_path: Path) -> None:
+def test_twenty_thousand_hard_links_to_one_file_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as tar:
         info = tarfile.TarInfo("a.txt")
@@ -122,7 +122,7 @@ def test_many_hard_links_take_no_longer_than_many_members(tmp_path: Path) -> Non
     assert len(read_all(path)) == 20_001
 
 
-def test_a_hard_link_to_nothing_is_an_error_of_its_sample_alone(tmp_path: Path) -> None:
+def test_a_hard_link_to_a_missing_file_fails_only_its_own_sample(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as tar:
         link = tarfile.TarInfo("a.txt")
@@ -152,13 +152,13 @@ def test_files_without_a_field_belong_to_no_sample(tmp_path: Path) -> None:
     ]
 
 
-def test_a_key_again_later_is_another_sample(tmp_path: Path) -> None:
+def test_a_key_that_occurs_again_after_another_key_is_a_new_sample(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", [("a.jpg", b"1"), ("b.jpg", b"2"), ("a.txt", b"3"), ("b.txt", b"4")])
 
     assert [sample["__key__"] for sample in read_all(path)] == [b"a", b"b", b"a", b"b"]
 
 
-def test_a_field_twice_is_an_error_of_its_sample_alone(tmp_path: Path) -> None:
+def test_a_repeated_field_fails_only_its_own_sample(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", [("a.txt", b"1"), ("a.txt", b"2"), ("b.txt", b"3")])
     source = MmapSource(str(path))
     reader = TarReader(source, build_index(source))
@@ -179,17 +179,17 @@ def test_a_field_twice_is_an_error_of_its_sample_alone(tmp_path: Path) -> None:
     ],
     ids=["empty", "shorter than a header", "text", "binary"],
 )
-def test_what_is_no_tar_is_said_to_be_none(content: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_tar_is_refused_with_a_message_that_says_so(content: bytes, message: str) -> None:
     with pytest.raises(TarFormatError, match=message):
         scan_members(BufferSource(content, "a.tar"))
 
 
-def test_zeros_alone_are_an_empty_archive(tmp_path: Path) -> None:
+def test_an_archive_of_end_blocks_only_is_empty(tmp_path: Path) -> None:
     assert read_all(write_tar(tmp_path / "a.tar", [])) == []
 
 
 @pytest.mark.parametrize("number", [0, 1, 63, 64, 80, 199])
-def test_a_header_without_magic_among_dense_ones_is_a_member_too(number: int) -> None:
+def test_a_header_without_magic_among_headers_with_magic_is_a_member(number: int) -> None:
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in sample_members(100):
@@ -209,7 +209,7 @@ def test_a_header_without_magic_among_dense_ones_is_a_member_too(number: int) ->
     assert list(members.names) == expected
 
 
-def test_a_file_that_shrinks_under_pread_is_an_error(tmp_path: Path) -> None:
+def test_reading_a_truncated_file_by_pread_is_a_fetch_error(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", sample_members(50))
     source = PreadSource(str(path))
     reader = TarReader(source, build_index(source))
@@ -219,7 +219,7 @@ def test_a_file_that_shrinks_under_pread_is_an_error(tmp_path: Path) -> None:
         reader.read(40, bytes)
 
 
-def test_an_unreadable_file_is_a_fetch_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_file_is_a_fetch_error_and_logs_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(FetchError, match=r"missing\.tar: cannot be opened"):
         MmapSource(str(tmp_path / "missing.tar"))
     assert not caplog.records

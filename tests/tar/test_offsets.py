@@ -50,7 +50,7 @@ def tar_of(members: list[tuple[str, bytes]]) -> BufferSource:
 
 
 @given(SAMPLES)
-def test_a_table_gives_the_index_of_a_scan(samples: dict[tuple[str, str], dict[str, bytes]]) -> None:
+def test_a_dali_table_gives_the_index_that_a_scan_gives(samples: dict[tuple[str, str], dict[str, bytes]]) -> None:
     source = tar_of(
         [(f"{place}{key}.{field}", data) for (place, key), fields in samples.items() for field, data in fields.items()]
     )
@@ -76,7 +76,7 @@ def encoded(index: TarIndex) -> bytes:
         (lambda table: table.replace(b"v1.2 3", b"v1.2 4"), "says that there are b'4' samples, but names 3"),
     ],
 )
-def test_a_table_that_does_not_tell_all_of_the_shard_is_not_used(change: object, why: str) -> None:
+def test_a_malformed_or_incomplete_dali_table_is_refused(change: object, why: str) -> None:
     source = tar_of(sample_members(3))
     table = change(table_of(source))  # type: ignore[operator]
 
@@ -84,7 +84,7 @@ def test_a_table_that_does_not_tell_all_of_the_shard_is_not_used(change: object,
         parse_offsets(table, source)
 
 
-def test_a_shard_that_is_shorter_than_its_table_is_not_used() -> None:
+def test_a_dali_table_of_a_longer_shard_is_refused() -> None:
     whole = tar_of(sample_members(3))
     cut = BufferSource(bytes(whole.buffer[:2048]), "a.tar")
 
@@ -93,7 +93,7 @@ def test_a_shard_that_is_shorter_than_its_table_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "long name", "hard link"])
-def test_what_a_table_leaves_out_keeps_it_from_being_used(tmp_path: Path, kind: str) -> None:
+def test_a_dali_table_that_omits_members_of_the_shard_is_refused(tmp_path: Path, kind: str) -> None:
     with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT) as tar:
         for number, (name, data) in enumerate(sample_members(2)):
             if number == 1:
@@ -115,7 +115,7 @@ def test_what_a_table_leaves_out_keeps_it_from_being_used(tmp_path: Path, kind: 
         parse_offsets(table, source)
 
 
-def test_first_headers_are_where_members_begin(tmp_path: Path) -> None:
+def test_first_headers_are_at_the_offsets_where_members_begin(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", sample_members(5))
     members = scan_members(MmapSource(str(path)))
 
@@ -130,6 +130,6 @@ def test_first_headers_are_where_members_begin(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extension", "name"), [("", "a."), ("jpg", "a b.jpg"), ("j g", "a.j g"), ("jpg", "a\t.jpg"), ("jpg", "a\n.jpg")]
 )
-def test_a_table_holds_no_blanks(extension: str, name: str) -> None:
+def test_an_empty_extension_or_whitespace_cannot_be_written_to_a_dali_table(extension: str, name: str) -> None:
     with pytest.raises(ValueError, match="which such a table cannot hold"):
         format_offsets([[(extension, name)]], [512], [3])

@@ -42,7 +42,7 @@ def write_by_tarfile(written: list[tuple[str, bytes]], tar_format: str) -> bytes
 
 @settings(max_examples=150)
 @given(st.lists(st.tuples(names, contents), max_size=30), st.integers(1, 8), st.sampled_from(["gnu", "pax"]))
-def test_what_tarfile_writes_reads_back(written: list[tuple[str, bytes]], repeats: int, tar_format: str) -> None:
+def test_members_written_by_tarfile_read_back(written: list[tuple[str, bytes]], repeats: int, tar_format: str) -> None:
     # Repeats give enough members for the scan to find runs of them.
     content = write_by_tarfile(written * repeats, tar_format)
 
@@ -53,7 +53,7 @@ def test_what_tarfile_writes_reads_back(written: list[tuple[str, bytes]], repeat
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.text("abc./", min_size=1, max_size=250), contents), max_size=60))
-def test_what_tarfile_can_write_without_extensions_reads_back(written: list[tuple[str, bytes]]) -> None:
+def test_ustar_members_written_by_tarfile_read_back(written: list[tuple[str, bytes]]) -> None:
     named = []
     for name, data in written:
         try:
@@ -90,7 +90,7 @@ LIMITED = ("v7", "ustar")
 @pytest.mark.parametrize("writer", WRITERS)
 @settings(max_examples=20)
 @given(files=st.dictionaries(paths, contents, min_size=1, max_size=12))
-def test_what_other_programs_write_reads_back(writer: str, files: dict[bytes, bytes]) -> None:
+def test_members_written_by_gnu_tar_and_bsdtar_read_back(writer: str, files: dict[bytes, bytes]) -> None:
     if shutil.which(WRITERS[writer][0]) is None:
         pytest.skip(f"{WRITERS[writer][0]} is not installed")
     with tempfile.TemporaryDirectory() as name:
@@ -188,7 +188,7 @@ def bytes_before(archive: Archive) -> list[bytes]:
 
 @settings(max_examples=250)
 @given(st.sampled_from(sorted(ARCHIVES)), st.integers(0, 511), st.integers(1, 255), st.data())
-def test_a_change_in_a_header_changes_nothing_or_is_refused(
+def test_a_changed_header_byte_is_refused_or_has_no_effect(
     name: str, place: int, change: int, draw: st.DataObject
 ) -> None:
     archive = ARCHIVES[name]
@@ -205,7 +205,9 @@ def test_a_change_in_a_header_changes_nothing_or_is_refused(
 
 @settings(max_examples=250)
 @given(st.sampled_from(sorted(ARCHIVES)), st.integers(1, 255), st.data())
-def test_a_change_in_an_extension_changes_its_member_alone(name: str, change: int, draw: st.DataObject) -> None:
+def test_a_changed_extension_header_byte_affects_only_its_own_member(
+    name: str, change: int, draw: st.DataObject
+) -> None:
     archive = ARCHIVES[name]
     start, stop, number = draw.draw(st.sampled_from(archive.payloads))
     place = draw.draw(st.integers(start, stop - 1))
@@ -224,7 +226,7 @@ def test_a_change_in_an_extension_changes_its_member_alone(name: str, change: in
 
 @settings(max_examples=150)
 @given(st.sampled_from(sorted(ARCHIVES)), st.integers(1, 255), st.data())
-def test_a_change_in_data_changes_that_byte_alone(name: str, change: int, draw: st.DataObject) -> None:
+def test_a_changed_data_byte_changes_only_that_byte(name: str, change: int, draw: st.DataObject) -> None:
     archive = ARCHIVES[name]
     start, stop, number = draw.draw(st.sampled_from([part for part in archive.data if part[0] < part[1]]))
     place = draw.draw(st.integers(start, stop - 1))
@@ -242,7 +244,9 @@ def test_a_change_in_data_changes_that_byte_alone(name: str, change: int, draw: 
 
 @settings(max_examples=250)
 @given(st.sampled_from(sorted(ARCHIVES)), st.integers(-20, 20), st.data())
-def test_a_wrong_size_in_an_extension_changes_no_other_member(name: str, change: int, draw: st.DataObject) -> None:
+def test_a_wrong_size_in_an_extension_header_gives_no_other_member_a_wrong_size(
+    name: str, change: int, draw: st.DataObject
+) -> None:
     archive = ARCHIVES[name]
     number = draw.draw(st.integers(0, len(archive.data) - 1))
     start, stop, _ = archive.data[number]

@@ -126,7 +126,7 @@ segments = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 200)), max_siz
 
 
 @given(segments, st.integers(0, 500), st.lists(st.tuples(st.integers(0, 6000), st.integers(0, 900)), max_size=20))
-def test_a_member_file_is_the_file_at_every_place(
+def test_a_member_file_reads_as_the_plain_file_from_any_offset(
     gaps: list[tuple[int, int]], tail: int, reads: list[tuple[int, int]]
 ) -> None:
     stored = random.Random(0).randbytes(sum(length for _, length in gaps))
@@ -148,7 +148,7 @@ def test_a_member_file_is_the_file_at_every_place(
         assert file.tell() == max(start, len(plain))
 
 
-def test_reading_a_file_of_many_parts_piece_by_piece_is_not_quadratic() -> None:
+def test_a_sparse_file_of_100_000_parts_is_read_in_small_pieces() -> None:
     num_parts = 100_000
     stored = random.Random(0).randbytes(num_parts * 8)
     file = MemberFile(
@@ -205,29 +205,29 @@ def gnu_sparse(*parts: tuple[int, int], size: int, stored: int = 10, more: bool 
         "nothing",
     ],
 )  # fmt: skip
-def test_a_map_that_does_not_fit_is_damage(damaged: bytes, message: str) -> None:
+def test_an_inconsistent_sparse_map_is_refused(damaged: bytes, message: str) -> None:
     with pytest.raises(TarFormatError, match=rf"the sparse member whose header is at byte \d+: .*{message}"):
         find(AFTER + damaged + AFTER + END)
 
 
-def test_a_map_that_goes_on_to_the_end_of_the_file_is_damage() -> None:
+def test_a_sparse_map_that_runs_past_the_end_of_the_archive_is_refused() -> None:
     extension = b"".join(b"%011o\0%011o\0" % (0, 0) for _ in range(21)).ljust(504, b"\0") + b"\1" + bytes(7)
 
     with pytest.raises(TarFormatError, match="the file ends at byte"):
         find(gnu_sparse((0, 5), size=99, stored=0, more=True) + extension * 50)
 
 
-def test_a_sparse_file_without_parts_is_a_hole_whatever_is_stored() -> None:
+def test_a_sparse_file_without_parts_is_one_hole_even_if_bytes_are_stored() -> None:
     assert places(gnu_sparse(size=99) + AFTER + END) == [(b"a.txt", 512, 99), (b"b.txt", 1536, 3)]
 
 
-def test_what_follows_a_sparse_member_is_found() -> None:
+def test_members_after_sparse_members_are_found() -> None:
     content = gnu_sparse((5, 10), size=20) + pax_sparse_10(b"1\n0\n5\n".ljust(512, b"\0") + b"hello") + AFTER + END
 
     assert places(content) == [(b"a.txt", 512, 20), (b"a.txt", 3072, 99), (b"b.txt", 4096, 3)]
 
 
-def test_a_sparse_type_in_a_global_header_of_tarfile_is_none(tmp_path: Path) -> None:
+def test_a_global_comment_that_names_a_sparse_map_makes_no_member_sparse(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "GNU.sparse.map"}) as tar:
         tar.addfile(tarfile.TarInfo("a.txt"))
