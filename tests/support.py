@@ -1,4 +1,4 @@
-"""Set-up that several tests share: real tar shards and descriptors, written without the code under test."""
+"""Set-up shared by several tests: real tar shards and descriptors, written without the code under test."""
 
 from __future__ import annotations
 
@@ -20,13 +20,20 @@ CORPORA = Path(os.environ.get("WIDS_CORPORA", Path(__file__).parents[2] / "share
 _NOBODY = 65534
 
 
-def write_tar(path: Path, members: Iterable[tuple[str, bytes]], *, tar_format: int = tarfile.USTAR_FORMAT) -> Path:
-    """Write `(name, data)` members with CPython's `tarfile`, in order."""
-    with tarfile.open(path, "w", format=tar_format) as tar:
+def make_tar(members: Iterable[tuple[str, bytes]], *, tar_format: int = tarfile.USTAR_FORMAT) -> bytes:
+    """Return a tar of `(name, data)` members, in order, as CPython's `tarfile` writes it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tar_format) as tar:
         for name, data in members:
             info = tarfile.TarInfo(name)
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def write_tar(path: Path, members: Iterable[tuple[str, bytes]], *, tar_format: int = tarfile.USTAR_FORMAT) -> Path:
+    """Write a tar of `(name, data)` members, as `make_tar` makes it, and return its path."""
+    path.write_bytes(make_tar(members, tar_format=tar_format))
     return path
 
 
@@ -58,7 +65,7 @@ def write_descriptor(path: Path, shardlist: Iterable[Mapping[str, object]], **ex
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """Be a user who may do nothing, for a block, where this is the one who may do all."""
+    """Run a `with` block as the user `nobody` if this process runs as root, to whom no file is unreadable."""
     if os.geteuid() != 0:
         yield
         return

@@ -53,17 +53,6 @@ def test_bad_json_and_a_cut_jpeg_are_replaced_with_on_error_replace(tmp_path: Pa
     assert [sample["__index__"] for sample in dataset] == [2, 2, 2]
 
 
-def test_images_are_loaded_at_once_so_that_damage_is_not_left_to_the_user(tmp_path: Path) -> None:
-    lazy = dataset_of(tmp_path, *BAD_JSON_AND_CUT_JPEG, transformations=default_decoder("PIL", lazy=True))
-
-    with pytest.raises(OSError, match="truncated"):
-        lazy[1]["jpg"].load()
-
-
-def test_a_class_written_as_a_float_is_an_int(tmp_path: Path) -> None:
-    assert dataset_of(tmp_path, ("a.cls", b"3.0"))[0]["cls"] == 3
-
-
 def test_a_pickle_member_runs_no_code_unless_pickles_are_allowed(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     member = ("a.pkl", pickle.dumps(Trap(str(trap))))

@@ -135,11 +135,6 @@ def test_numpy_gives_colours_for_palettes_and_cmyk_and_grey_in_two_dimensions(
     assert found.shape[:2] == (9, 11)
 
 
-def test_a_palette_image_is_no_longer_an_array_of_indices() -> None:
-    assert decode(EVERY_MODE["palette"], "numpy").shape == (9, 11, 3)
-    assert decode(EVERY_MODE["CMYK jpeg"], "numpy", ".jpg").shape == (9, 11, 3)
-
-
 def test_a_palette_with_alpha_keeps_its_alpha() -> None:
     header = struct.pack("<BBBHHBHHHHBB", 0, 1, 1, 0, 2, 32, 0, 0, 2, 1, 8, 0x28)
     data = header + bytes([30, 20, 10, 0, 60, 50, 40, 255]) + bytes([0, 1])

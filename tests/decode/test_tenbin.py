@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from typing import Any
 
@@ -33,7 +32,7 @@ def encode(array: np.ndarray[Any, Any]) -> bytes:
     return chunk(header) + chunk(array.tobytes())
 
 
-def nan_safe(found: list[Any], expected: list[Any]) -> bool:
+def equal_to_the_byte(found: list[Any], expected: list[Any]) -> bool:
     return len(found) == len(expected) and all(
         one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
         for one, other in zip(found, expected, strict=True)
@@ -47,15 +46,15 @@ def test_arrays_written_by_webdataset_are_read_as_webdataset_reads_them(written:
 
     found = decode_tenbin(data)
 
-    assert nan_safe(found, written)
-    assert nan_safe(found, tenbin.decode_buffer(data))
+    assert equal_to_the_byte(found, written)
+    assert equal_to_the_byte(found, tenbin.decode_buffer(data))
     assert all(array.flags.writeable for array in found)
 
 
 @settings(max_examples=150)
 @given(st.lists(arrays, max_size=4))
 def test_every_dtype_and_shape_of_the_format_is_read(written: list[np.ndarray[Any, Any]]) -> None:
-    assert nan_safe(decode_tenbin(b"".join(map(encode, written))), written)
+    assert equal_to_the_byte(decode_tenbin(b"".join(map(encode, written))), written)
 
 
 @settings(max_examples=400)
@@ -76,7 +75,7 @@ def test_a_damaged_file_is_an_error_or_read_as_webdataset_reads_it(
     except UnicodeDecodeError:  # in an array's name, which this package does not read
         return
 
-    assert nan_safe(found, expected)
+    assert equal_to_the_byte(found, expected)
 
 
 def test_a_cut_file_is_an_error_unless_cut_between_arrays() -> None:
@@ -111,9 +110,3 @@ HUGE = struct.pack("<q", 2**62)
 def test_impossible_lengths_and_shapes_are_errors(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         decode_tenbin(data)
-
-
-def test_no_array_is_larger_than_its_file() -> None:
-    data = ten(*[np.ones(n) for n in range(5)])
-
-    assert sum(array.nbytes for array in decode_tenbin(data)) == 8 * math.comb(5, 2) < len(data)

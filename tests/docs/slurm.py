@@ -77,18 +77,18 @@ def cluster() -> Iterator[dict[str, str]]:
             ),
         ]
         log = running.enter_context((folder / "log").open("wb"))
-        tell = (folder / "log").read_text
+        read_log = (folder / "log").read_text
         for command in commands:
             daemon = subprocess.Popen(command, stdout=log, stderr=log)
             running.callback(daemon.wait)
             running.callback(daemon.terminate)
             if command[0] == "munged":
-                wait((folder / "munge.socket").exists, tell)
+                wait((folder / "munge.socket").exists, read_log)
         environment = {**os.environ, "SLURM_CONF": str(configuration)}
-        wait(lambda: _states(environment) == {"idle"}, tell)
+        wait(lambda: _states(environment) == {"idle"}, read_log)
         yield environment
         subprocess.run(["scancel", "--user=root"], env=environment, check=True)
-        wait(lambda: not _ask(environment, "squeue", "--noheader"), tell)
+        wait(lambda: not _ask(environment, "squeue", "--noheader"), read_log)
 
 
 def _states(environment: dict[str, str]) -> set[str]:
@@ -99,20 +99,20 @@ def _ask(environment: dict[str, str], *command: str) -> str:
     return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=60).stdout
 
 
-def wait(is_so: Callable[[], bool], tell: Callable[[], str]) -> None:
+def wait(condition: Callable[[], bool], read_log: Callable[[], str]) -> None:
     """Wait until a condition is true.
 
     Args:
-        is_so: The condition.
-        tell: Returns a log, for the message if it never becomes true.
+        condition: Returns whether it is true now.
+        read_log: Returns a log, for the message if it never becomes true.
 
     Raises:
         TimeoutError: The condition was not true within three minutes.
     """
     end = time.monotonic() + 180
-    while not is_so():
+    while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(tell())
+            raise TimeoutError(read_log())
         time.sleep(0.1)
 
 

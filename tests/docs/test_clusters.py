@@ -75,8 +75,8 @@ def environment() -> Iterator[dict[str, str]]:
         }
 
 
-def wait_until(is_so: Any, log: Path) -> None:
-    slurm.wait(is_so, lambda: log.read_text() if log.exists() else "")
+def wait_until(condition: Any, log: Path) -> None:
+    slurm.wait(condition, lambda: log.read_text() if log.exists() else "")
 
 
 @needs_slurm
@@ -94,10 +94,10 @@ def test_a_slurm_job_at_its_time_limit_resumes_where_it_stopped(
     Path("train.sbatch").write_text(script)
     environment = {**environment, "SLURM_TMPDIR": str(tmp_path / "node-disk")}
 
-    told = subprocess.run(
+    submitted = subprocess.run(
         ["sbatch", "train.sbatch"], env=environment, check=True, capture_output=True, text=True
     ).stdout
-    job = told.split()[-1]
+    job = submitted.split()[-1]
     output = tmp_path / f"slurm-{job}.out"
     wait_until(lambda: len(list(tmp_path.glob("waiting-*"))) == slurm.NUM_NODES, output)
     # SLURM sends this signal two minutes before the job's time limit.

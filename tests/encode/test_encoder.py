@@ -42,7 +42,7 @@ JSON = st.recursive(
 )
 
 
-def there_and_back(field: str, value: Any, spec: str | None = "PIL", **options: Any) -> Any:
+def decode_encoded(field: str, value: Any, spec: str | None = "PIL", **options: Any) -> Any:
     data = bytes(Encoder(**options)("000", field, value))
     assert data == bytes(Encoder(**options)("000", field, value))  # equal values give equal bytes
     return default_decoder(spec, allow_pickle=options.get("allow_pickle", False))({field: data})[field]
@@ -54,15 +54,15 @@ def test_an_encoded_value_decodes_to_an_equal_value(extension: str, suffix: str)
     value = VALUES[extension][1]
 
     for field in (f".{extension}{suffix}", f".seg.{extension.upper()}{suffix}"):
-        assert same(there_and_back(field, value), value)
+        assert same(decode_encoded(field, value), value)
 
 
 @pytest.mark.parametrize("extension", LOSSLESS)
 def test_an_image_in_a_lossless_format_decodes_to_an_equal_image(extension: str) -> None:
     image = LOSSLESS[extension]
 
-    assert same(there_and_back(f".{extension}", image), image)
-    assert np.array_equal(np.asarray(there_and_back(f".{extension}", np.asarray(image))), np.asarray(image))
+    assert same(decode_encoded(f".{extension}", image), image)
+    assert np.array_equal(np.asarray(decode_encoded(f".{extension}", np.asarray(image))), np.asarray(image))
 
 
 @pytest.mark.parametrize("extension", sorted(EXTENSIONS - {"ico"}))
@@ -71,7 +71,7 @@ def test_an_image_of_any_format_is_decoded_with_little_loss(extension: str) -> N
     modes = {"pbm": "1", "pgm": "L"}
     image = PIL.Image.fromarray(smooth).convert(modes.get(extension, "RGB"))
 
-    found = there_and_back(f".{extension}", image)
+    found = decode_encoded(f".{extension}", image)
 
     assert np.abs(np.asarray(found.convert("L"), int) - np.asarray(image.convert("L"), int)).mean() < 3
 
@@ -79,8 +79,8 @@ def test_an_image_of_any_format_is_decoded_with_little_loss(extension: str) -> N
 def test_arrays_and_tensors_are_encoded_as_images() -> None:
     floats = PIXELS.astype(np.float32) / 255
     for spec, value in (("rgb8", PIXELS), ("rgb", floats), ("torchrgb8", torch.from_numpy(PIXELS).permute(2, 0, 1))):
-        assert same(there_and_back(".png", value, spec), value)
-    assert same(there_and_back(".png", PIXELS[:, :, :1], "l8"), PIXELS[:, :, 0])
+        assert same(decode_encoded(".png", value, spec), value)
+    assert same(decode_encoded(".png", PIXELS[:, :, :1], "l8"), PIXELS[:, :, 0])
 
 
 @pytest.mark.parametrize("dtype", ["<u2", ">u2", "<i4", ">i4"])
@@ -89,7 +89,7 @@ def test_an_array_of_16_or_32_bit_pixels_is_encoded_exactly_or_refused(extension
     value = np.array([[0, 1, 300, 65535], [65534, 256, 255, 1]]).astype(dtype)
 
     try:
-        found = np.asarray(there_and_back(f".{extension}", value))
+        found = np.asarray(decode_encoded(f".{extension}", value))
     except EncodeError:
         assert extension not in {"tif", "tiff"}
     else:
@@ -99,17 +99,17 @@ def test_an_array_of_16_or_32_bit_pixels_is_encoded_exactly_or_refused(extension
 def test_wav_and_flac_decode_to_the_encoded_sound() -> None:
     stereo = torch.from_numpy(np.stack([TONE, -TONE]))
 
-    samples, rate = there_and_back(".wav", (stereo, RATE))
+    samples, rate = decode_encoded(".wav", (stereo, RATE))
     assert same(samples, stereo)
     assert rate == RATE
-    samples, rate = there_and_back(".flac", (stereo, RATE))
+    samples, rate = decode_encoded(".flac", (stereo, RATE))
     assert rate == RATE
     assert torch.allclose(samples, stereo, atol=2**-23)
 
 
 @pytest.mark.parametrize("extension", PICKLES)
 def test_pickles_are_written_only_if_they_are_allowed(extension: str) -> None:
-    assert there_and_back(f".{extension}", {1: "a"}, allow_pickle=True) == {1: "a"}
+    assert decode_encoded(f".{extension}", {1: "a"}, allow_pickle=True) == {1: "a"}
     with pytest.raises(EncodeError, match=r"key '000', field '.*': .*allow_pickle=True"):
         encode("000", f".{extension}", {1: "a"})
 
@@ -125,8 +125,8 @@ def test_object_arrays_in_array_formats_are_refused(field: str) -> None:
 @settings(max_examples=200)
 @given(JSON)
 def test_encoded_json_decodes_to_an_equal_value(value: Any) -> None:
-    assert same(there_and_back(".json", value), value)
-    assert same(there_and_back(".jsonl", [value, value]), [value, value])
+    assert same(decode_encoded(".json", value), value)
+    assert same(decode_encoded(".jsonl", [value, value]), [value, value])
 
 
 def test_numpy_numbers_and_named_tuples_are_json_as_in_python() -> None:
@@ -134,7 +134,7 @@ def test_numpy_numbers_and_named_tuples_are_json_as_in_python() -> None:
         first: int
         second: list[Any]
 
-    found = there_and_back(".json", {"a": np.float64(0.1), "b": Pair(1, [np.float64(2)]), "c": np.float64("inf")})
+    found = decode_encoded(".json", {"a": np.float64(0.1), "b": Pair(1, [np.float64(2)]), "c": np.float64("inf")})
 
     assert found == {"a": 0.1, "b": [1, [2.0]], "c": math.inf}
 
@@ -146,7 +146,7 @@ def test_a_json_key_that_is_not_text_is_refused(beside: Any) -> None:
 
 
 def test_json_keeps_nan_infinity_null_and_surrogates() -> None:
-    found = there_and_back(".json", {"a": [None, math.nan, -math.inf], "b": "\udcff"})
+    found = decode_encoded(".json", {"a": [None, math.nan, -math.inf], "b": "\udcff"})
 
     assert (found["a"][0], math.isnan(found["a"][1]), found["a"][2], found["b"]) == (None, True, -math.inf, "\udcff")
 
@@ -176,7 +176,7 @@ def test_a_tensor_view_is_saved_without_the_rest_of_its_storage() -> None:
             encode("000", ".pt", view.detach().clone().requires_grad_(view.requires_grad))
         )
         assert len(encode("000", ".pt", {"a": [(view,)]})) < 3000
-        assert torch.equal(there_and_back(".pt", {"a": [(view,)]})["a"][0][0], view)
+        assert torch.equal(decode_encoded(".pt", {"a": [(view,)]})["a"][0][0], view)
 
 
 def test_gzipped_bytes_are_not_compressed_again() -> None:
@@ -228,15 +228,11 @@ def test_own_encoders_come_first_and_the_longest_extension_wins() -> None:
         (".png", np.array([[-1]], np.int32), "an image of mode I would lose depth"),
         (".ppm", RGB.convert("RGBA"), "an image of mode RGBA would lose depth or transparency as PPM"),
         (".bmp", RGB.convert("RGBA"), "an image of mode RGBA would lose depth or transparency as BMP"),
-        (".json", None, None),
         (".txt", None, "it is a NoneType"),
     ],
     ids=lambda part: part if isinstance(part, str) else type(part).__name__,
 )
-def test_a_value_that_the_format_cannot_hold_is_refused(field: str, value: Any, message: str | None) -> None:
-    if message is None:
-        assert encode("a/b", field, value) == b"null"
-        return
+def test_a_value_that_the_format_cannot_hold_is_refused(field: str, value: Any, message: str) -> None:
     with pytest.raises(EncodeError, match=f"^key 'a/b', field '{field}': .*{message}"):
         encode("a/b", field, value)
 

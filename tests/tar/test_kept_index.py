@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from tests.storage.web_server import web_server
-from tests.support import sample_members, write_tar
+from tests.support import make_tar, sample_members, write_tar
 from wids.errors import ShardMismatchError, TarFormatError
 from wids.index_files import IndexCache, IndexFiles, IndexPack, entry_name, pack_index, write_pack
 from wids.source import BufferSource, Identity, MmapSource
@@ -61,13 +61,7 @@ written = st.lists(st.tuples(names, st.binary(max_size=700)), max_size=60)
 @settings(max_examples=60)
 @given(written)
 def test_an_index_reads_back_as_it_was_written(members: list[tuple[str, bytes]]) -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name, data in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    source = BufferSource(buffer.getvalue(), "a.tar")
+    source = BufferSource(make_tar(members, tar_format=tarfile.PAX_FORMAT), "a.tar")
     index = build_index(source)
     if not index.broken_links:
         add_checksums(index, source)
@@ -145,13 +139,8 @@ def test_an_index_with_an_impossible_header_is_refused(header: bytes) -> None:
 @settings(max_examples=150)
 @given(st.data())
 def test_a_forged_index_reads_nothing_outside_its_shard(data: st.DataObject) -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, content in sample_members(4):
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    source = BufferSource(buffer.getvalue(), "a.tar")
+    archive = make_tar(sample_members(4))
+    source = BufferSource(archive, "a.tar")
     index = build_index(source)
     column = data.draw(st.sampled_from(["starts", "offsets", "sizes", "kinds", "key_ends"]))
     row = data.draw(st.integers(0, len(getattr(index, column)) - 1))
@@ -164,7 +153,7 @@ def test_a_forged_index_reads_nothing_outside_its_shard(data: st.DataObject) -> 
             sample = reader.read(position, bytes)
         except (TarFormatError, ShardMismatchError):
             continue
-        assert all(value in buffer.getvalue() for value in sample.values())
+        assert all(value in archive for value in sample.values())
 
 
 def test_an_index_of_another_shard_or_a_newer_version_is_refused(shard: Path) -> None:

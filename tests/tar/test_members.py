@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support import sample_members, write_tar
+from tests.support import make_tar, sample_members, write_tar
 from tests.tar.archives import FORMATS
 from wids.errors import FetchError, TarFormatError
 from wids.source import BufferSource, MmapSource, PreadSource
 from wids.tar import TarReader, build_index, scan_members
+from wids.tar.runs import Run, RunFinder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,15 +80,27 @@ def test_long_keys_written_by_webdataset_are_read_whole(tmp_path: Path, length: 
     ]
 
 
-def test_webdataset_keeps_the_fast_path_with_a_pax_header_for_each_member(tmp_path: Path) -> None:
+def test_members_with_pax_headers_written_by_webdataset_are_found_by_the_fast_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     webdataset = pytest.importorskip("webdataset")
     path = tmp_path / "a.tar"
     with webdataset.TarWriter(str(path)) as writer:
         for number in range(200):
             writer.write({"__key__": f"日本{number}", "txt": str(number), "cls": number})
+    find = RunFinder.find
+    in_runs = []
+
+    def find_and_count(finder: RunFinder, offset: int) -> Run | None:
+        run = find(finder, offset)
+        in_runs.append(0 if run is None else len(run.offsets))
+        return run
+
+    monkeypatch.setattr(RunFinder, "find", find_and_count)
 
     samples = read_all(path)
 
+    assert sum(in_runs) == 400
     assert [sample["__key__"].decode() for sample in samples] == [f"日本{number}" for number in range(200)]
     assert samples[7][".txt"] == b"7"
     assert by_wids(path) == by_tarfile(path)
@@ -190,13 +203,7 @@ def test_an_archive_of_end_blocks_only_is_empty(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 63, 64, 80, 199])
 def test_a_header_without_magic_among_headers_with_magic_is_a_member(number: int) -> None:
-    written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, data in sample_members(100):
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    content = bytearray(written.getvalue())
+    content = bytearray(make_tar(sample_members(100)))
     expected = list(scan_members(BufferSource(bytes(content), "a.tar")).names)
     header = content[number * 1024 : number * 1024 + 512]
     header[257:265] = bytes(8)

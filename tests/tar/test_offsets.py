@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support import sample_members, write_tar
+from tests.support import make_tar, sample_members, write_tar
 from wids.source import BufferSource, MmapSource
 from wids.tar import TarIndex, build_index, encode_index, first_headers, format_offsets, parse_offsets, scan_members
 
@@ -40,13 +40,7 @@ def table_of(source: BufferSource | MmapSource) -> bytes:
 
 
 def tar_of(members: list[tuple[str, bytes]]) -> BufferSource:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for name, data in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return BufferSource(file.getvalue(), "a.tar")
+    return BufferSource(make_tar(members, tar_format=tarfile.GNU_FORMAT), "a.tar")
 
 
 @given(SAMPLES)
