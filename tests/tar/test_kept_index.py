@@ -271,6 +271,26 @@ def test_the_total_size_of_cached_indexes_is_bounded(tmp_path: Path, monkeypatch
     assert cache.find(source) is not None
 
 
+def test_the_least_recently_used_indexes_are_removed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = IndexCache(storage(tmp_path / "cache"))
+    sources = [MmapSource(str(write_tar(tmp_path / f"{number}.tar", sample_members(10)))) for number in range(11)]
+    files: list[Path] = []
+    for number, source in enumerate(sources[:10]):
+        cache.keep(source, build_index(source))
+        (new,) = set((tmp_path / "cache").rglob("*.widx")) - set(files)
+        os.utime(new, (number, number))
+        files.append(new)
+    size = files[0].stat().st_size
+    monkeypatch.setattr("wids.index_files.cache._MAX_CACHED_BYTES", 10.5 * size)
+
+    assert cache.find(sources[0]) is not None
+    another = IndexCache(storage(tmp_path / "cache"))  # compares the total size when it first writes
+    another.keep(sources[10], build_index(sources[10]))
+
+    # Eleven indexes are more than 10.5; eight are left, the largest number within 80 % of that.
+    assert [number for number, file in enumerate(files) if not file.exists()] == [1, 2, 3]
+
+
 def test_the_index_of_a_source_without_change_time_or_etag_is_not_kept(tmp_path: Path) -> None:
     source = BufferSource(write_tar(tmp_path / "a.tar", sample_members(2)).read_bytes(), "a.tar")
     cache = IndexCache(storage(tmp_path / "cache"))
