@@ -80,13 +80,17 @@ BAD = {
     "less output": ("    from a child\n", "", "what came out is\n\nfrom a child"),
     "other output of a command": ("word\n```\n\n-", "words\n```\n\n-", "what came out is\n\nword"),
     "a command that fails": ("$ python say.py\nword", "$ python say.py; false", "failed with status 1"),
-    "a script that nobody runs": ("$ python say.py\nword", "$ true", "line 3: no later block uses say.py"),
+    "a script that no block uses": ("$ python say.py\nword", "$ true", "line 3: no later block uses say.py"),
     "an exception": ("print(1 / 3)", "print(1 / 0)", 'page.md", line 18, in <module>'),
-    "output of nothing": ("```console\n$ python say.py\nword", "```text\nsay", "line 7: no block of Python"),
+    "output without code before it": (
+        "```console\n$ python say.py\nword",
+        "```text\nsay",
+        "line 7: no block of Python",
+    ),
     "a language that is not run": ("```console", "```sh", "line 7: a block in sh is not run"),
     "no language": ("```console", "```", "line 7: a block in no language is not run"),
     "indented code": ("- In a list:", "Not in a list:\n\n    code", "line 14: indented code is not run"),
-    "a mark before no block": ("- In", "<!-- not run: nobody -->\n\n- In", "line 14: the mark before this"),
+    "a mark without a block": ("- In", "<!-- not run: nobody -->\n\n- In", "line 14: the mark before this"),
     "a block without end": ("0.333...\n    ```", "0.333...", "line 21: this block has no end"),
 }
 

@@ -34,16 +34,16 @@ LARGEST_HASHED = 1 << 28
 # The expected result listed for these is CPython's alone; GNU tar, bsdtar and wids agree on another one.
 AS_GNU_TAR_AND_BSDTAR = {
     "go/gnu-incremental.tar": "GNU's format has a time where POSIX' has the prefix; CPython takes it for a directory",
-    "go/pax-nil-sparse-data.tar": "a pax `size` is of what is stored; CPython takes it for the sparse file's own",
-    "go/pax-nil-sparse-hole.tar": "a pax `size` is of what is stored; CPython takes it for the sparse file's own",
-    "go/pax-sparse-big.tar": "a pax `size` is of what is stored; CPython takes it for the sparse file's own",
+    "go/pax-nil-sparse-data.tar": "a pax `size` counts the stored bytes; CPython takes it for the sparse file's own",
+    "go/pax-nil-sparse-hole.tar": "a pax `size` counts the stored bytes; CPython takes it for the sparse file's own",
+    "go/pax-sparse-big.tar": "a pax `size` counts the stored bytes; CPython takes it for the sparse file's own",
 }
 
 # Where the three readers disagree: the expected files or the expected error, and the reason.
 DISPUTED: dict[str, tuple[list[tuple[str, int]] | str, str]] = {
     "cpython/testtar.tar": (
         [],  # as listed in expected.json
-        "as CPython reads it, whose test it is; bsdtar fails only at showing names that are no UTF-8",
+        "as CPython reads it, which is the source of this archive; bsdtar fails only at showing names that are no UTF-8",
     ),
     "go/hdr-only.tar": (
         [("file", 46), ("hardlink", 46), ("file", 46), ("hardlink", 46)],
@@ -52,7 +52,7 @@ DISPUTED: dict[str, tuple[list[tuple[str, int]] | str, str]] = {
     "go/pax-multi-hdrs.tar": ([], "two pax headers before one member add up; it is a symbolic link, so no file"),
     "go/pax-nul-xattrs.tar": (
         [("bad-null.txt", 0)],
-        "a NUL in an attribute's name is none of our business: attributes are not read, and the record is well-formed",
+        "a NUL in an attribute's name is allowed: attributes are not read, and the record is well-formed",
     ),
     "go/pax-path-hdr.tar": (
         "the member that the header at byte 0 describes is missing",
@@ -60,7 +60,7 @@ DISPUTED: dict[str, tuple[list[tuple[str, int]] | str, str]] = {
     ),
     "node-tar/bad-cksum.tar": (
         "the header at byte 1024 has checksum 6121, expected 6120",
-        "CPython and bsdtar leave out everything from the damaged header on, without a word",
+        "CPython and bsdtar silently leave out everything from the damaged header on",
     ),
     "node-tar/path-missing.tar": ([("", 1)], "a file without a name is a file; having no key it is in no sample"),
     "tar-rs/empty_filename.tar": ([], "the member without a name is a directory, so no file"),
