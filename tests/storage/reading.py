@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,20 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 60) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError("the condition did not come true")
         time.sleep(0.01)
+
+
+def exit_status_of_fork(work: Callable[[], int]) -> int:
+    """Run `work` in a forked child, which exits with its result, or with 99 when it raises; return the exit status."""
+    child = os.fork()
+    if not child:
+        status = 99  # the child must end here whatever happens, and not run the rest of the tests
+        try:
+            status = work()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def is_running(pid: int) -> bool:

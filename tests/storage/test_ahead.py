@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import wids
-from tests.storage.reading import is_running, shards, unfinished, wait_until
+from tests.storage.reading import exit_status_of_fork, is_running, shards, unfinished, wait_until
 from tests.storage.web_server import WebServer, hold, status
 from tests.support import sample_members, write_tar
 from wids.errors import FetchError
@@ -106,10 +106,7 @@ def test_the_process_that_reads_has_no_thread_and_no_lock_of_it(
     dataset.prefetch([7])
     assert started.wait(60)
     assert threading.active_count() <= threads + 1  # the server's own thread
-    child = os.fork()
-    if not child:
-        os._exit(int(dataset.read(0)[".txt"] != b"text of 0"))
-    assert os.waitpid(child, 0)[1] == 0
+    assert exit_status_of_fork(lambda: int(dataset.read(0)[".txt"] != b"text of 0")) == 0
     go_on.set()
 
     assert dataset.read(35)[".txt"] == b"text of 35"
@@ -232,10 +229,17 @@ def test_a_person_at_a_terminal_is_told_once(
     dataset.prefetch([0, 1])
     dataset.prefetch([1, 2])
     dataset.read(20)
-    assert capfd.readouterr().err.splitlines()[0] == "wids: first batches need 2 shards, 41.0 kB"
+    dataset.close()
+
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0] == "wids: first batches need 2 shards, 41.0 kB"
+    assert len([line for line in lines if "first batches" in line]) == 1
 
 
-def test_nobody_is_told_where_nobody_looks(dataset: wids.ShardListDataset, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed_where_stderr_is_no_terminal(
+    dataset: wids.ShardListDataset, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("WIDS_VERBOSE", raising=False)
     dataset.prefetch([0, 1])
     dataset.read(20)
     dataset.close()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import wids
-from tests.storage.reading import wait_until
+from tests.storage.reading import exit_status_of_fork, wait_until
 from tests.storage.web_server import WebServer, hold, status
 from tests.support import sample_members, write_tar
 from wids.storage import meter as meters
@@ -163,12 +163,14 @@ def test_a_job_goes_with_its_first_process_and_leftovers_with_the_next(tmp_path:
     (folder,) = jobs.iterdir()
     del copy
     assert folder.exists()
-    pid = os.fork()
-    if not pid:
+
+    def count_and_leave() -> int:
         killed = Meter()
         killed.add("misses")
-        os._exit(0)  # as if it was killed: nothing is cleaned up
-    os.waitpid(pid, 0)
+        # Ends here by `os._exit`, as if it was killed: nothing is cleaned up.
+        os._exit(0)
+
+    assert exit_status_of_fork(count_and_leave) == 0
     left = next(path for path in jobs.iterdir() if path != folder)
     os.utime(left, (time.time() - 3600,) * 2)
     os.utime(folder, (time.time() - 3600,) * 2)
@@ -204,19 +206,26 @@ def test_a_folder_that_others_may_enter_is_not_used(tmp_path: Path) -> None:
 
 def test_more_threads_than_fit_are_cut_and_never_garbled() -> None:
     meter = Meter()
+    inside = threading.Barrier(61)
     go_on = threading.Event()
 
     def work(number: int) -> None:
         with meter.doing("wait", shard="x" * 500, index=number):
+            inside.wait(60)
             go_on.wait(60)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(60)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(meter.in_flight()) >= 10)
+    inside.wait(60)
+    found = meter.in_flight()
     go_on.set()
     for thread in threads:
         thread.join()
+
+    assert 10 <= len(found) < 60
+    assert {(entry["what"], entry["shard"]) for entry in found} == {("wait", "x" * 500)}
+    assert len({entry["index"] for entry in found}) == len(found)
     assert meter.in_flight() == []
 
 
@@ -239,6 +248,7 @@ def test_datasets_that_went_leave_no_descriptor_open(tmp_path: Path) -> None:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     shard = str(write_tar(tmp_path / "a.tar", sample_members(1)))
+    gc.collect()
     before = opened()
     for _ in range(6):
         with wids.ShardListDataset([(shard, 1)]) as dataset:

@@ -9,12 +9,15 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wids.storage.progress import in_words
+from wids.storage.progress import SayOnce, in_words
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.storage.web_server import WebServer
 
 ROOT = Path(__file__).parents[2]
@@ -42,10 +45,11 @@ def watch(server: WebServer, cache: Path, **environment: str) -> str:
         f"storage = Storage(StorageOptions(cache_dir={str(cache)!r}))\n"
         f"for name in ('small.tar', 'large.tar'): storage.open({{'url': {server.address + '/'!r} + name}})\n"
     )
+    inherited = {name: value for name, value in os.environ.items() if name != "WIDS_VERBOSE"}
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stderr=theirs, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        [sys.executable, "-c", code], stderr=theirs, env={**inherited, "PYTHONPATH": str(ROOT), **environment}
     )
     os.close(theirs)
     shown = b""
@@ -57,6 +61,24 @@ def watch(server: WebServer, cache: Path, **environment: str) -> str:
     os.close(ours)
     assert process.wait() == 0
     return shown.decode()
+
+
+def test_a_line_is_printed_once_when_two_threads_have_one_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WIDS_VERBOSE", "1")
+    once = SayOnce()
+
+    def line() -> str:
+        """Return the first line, after another thread has had its turn."""
+        other = threading.Thread(target=once.say, args=(lambda: "second",))
+        other.start()
+        other.join()
+        return "first"
+
+    once.say(line)
+
+    assert capsys.readouterr().err == "wids: first\n"
 
 
 def test_sizes_are_written_for_people() -> None:

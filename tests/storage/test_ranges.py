@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import multiprocessing
-import os
 import random
 import tarfile
 import threading
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import wids
+from tests.storage.reading import exit_status_of_fork
 from tests.storage.reading import shards as cached_shards
 from tests.storage.web_server import WebServer, send, status, tag
 from tests.support import sample_members, write_tar
@@ -546,13 +546,14 @@ def test_auto_compares_an_md5_with_the_whole_shard(ranges: WebServer, tmp_path: 
 def test_a_child_of_a_batch_in_progress_closes_shards_as_always(ranges: WebServer, tmp_path: Path) -> None:
     entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [5] * 6))
     dataset = by_ranges(entries, tmp_path / "cache", lru_size=2)
+
+    def read_some() -> int:
+        for index in range(0, 30, 5):
+            dataset.read(index)
+        return len(dataset._cache)
+
     with dataset._cache.read_together([(0, 0)], None):
-        child = os.fork()
-        if not child:
-            for index in range(0, 30, 5):
-                dataset.read(index)
-            os._exit(len(dataset._cache))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+        assert exit_status_of_fork(read_some) == 2
 
 
 def test_a_command_shows_no_secret_anywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

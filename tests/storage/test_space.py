@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import wids
-from tests.storage.reading import content, shards, unfinished, wait_until
+from tests.storage.reading import content, exit_status_of_fork, shards, unfinished
 from tests.storage.web_server import WebServer, web_server
 from tests.support import sample_members, write_tar
 from wids.errors import FetchError
@@ -146,12 +146,12 @@ def test_an_announcement_goes_with_its_process(tmp_path: Path) -> None:
     space = CacheSpace(folder, 10)
     own = Announcement(folder)
     own.tell(["a" * 32, "b" * 32])
-    pid = os.fork()
-    if not pid:
-        Announcement(folder).tell(["c" * 32])
-        os._exit(0)
-    os.waitpid(pid, 0)
 
+    def announce() -> int:
+        Announcement(folder).tell(["c" * 32])
+        return 0
+
+    assert exit_status_of_fork(announce) == 0
     assert space._needed_next() == {"a" * 32: 0, "b" * 32: 1}
     own.close()
     assert space._needed_next() == {}
@@ -203,8 +203,9 @@ def test_files_of_others_are_never_removed(
     opened = make_storage(cache_size=2 * SIZE)
     Counted(opened, server).hit_rate(range(5))
     victim = next(path for path in shards(cache_dir) if not path.name.startswith("own"))
-    victim.unlink()
-    victim.write_bytes(b"put here by somebody else".ljust(SIZE))
+    theirs = cache_dir / "theirs"  # made before the other file goes, so that it cannot get its inode number
+    theirs.write_bytes(b"put here by somebody else".ljust(SIZE))
+    theirs.rename(victim)
     Counted(opened, server).hit_rate([20, 21, 22, 23])
 
     assert sum(path.name.startswith("own") for path in shards(cache_dir)) == 5
@@ -341,14 +342,11 @@ def test_a_gone_shard_is_let_go_at_the_next_miss(server: WebServer, cache_dir: P
         dataset.read(index)
     for path in shards(cache_dir):
         path.unlink()
-    assert "(deleted)" in Path("/proc/self/maps").read_text()
+
+    def removed_and_mapped() -> list[str]:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        return [line for line in lines if f"{cache_dir}/" in line and line.endswith(".tar (deleted)")]
+
+    assert len(removed_and_mapped()) == 3
     dataset.read(9)
-    wait_until(
-        lambda: (
-            not [
-                line
-                for line in Path("/proc/self/maps").read_text().splitlines()
-                if f"{cache_dir}/" in line and ".tar (deleted)" in line
-            ]
-        )
-    )
+    assert not removed_and_mapped()

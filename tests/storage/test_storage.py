@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -25,7 +26,6 @@ from wids.storage.transport import Body, LocalFiles
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from tests.storage.web_server import WebServer
     from wids.storage.locations import Location
@@ -109,6 +109,7 @@ def test_a_local_shards_checksum_is_compared_until_it_changes(
     assert len(reads) == 1
 
     local.write_bytes(DATA[::-1])
+    os.utime(local, ns=(0, 0))  # file times may be so coarse that this write has the time of the first one
     with pytest.raises(ShardMismatchError, match=f"says {MD5}"):
         opened.open(shard)
 
@@ -130,12 +131,42 @@ def test_a_local_shard_is_copied_where_asked_for(
     opened.upcoming.stop()
 
 
-def test_a_local_shard_that_changed_is_copied_again(local: Path, make_storage: Callable[..., Storage]) -> None:
+def test_a_local_shard_that_changed_is_copied_again(
+    local: Path, make_storage: Callable[..., Storage], cache_dir: Path
+) -> None:
     opened = make_storage(cache_local=True)
     opened.open({"url": str(local)})
+    wait_until(lambda: opened.upcoming.is_copied(str(local)))
     local.write_bytes(DATA + b"more")
 
     assert content(opened.open({"url": str(local)})) == DATA + b"more"
+    wait_until(lambda: len(shards(cache_dir)) == 2)
+    assert {path.read_bytes() for path in shards(cache_dir)} == {DATA, DATA + b"more"}
+    opened.upcoming.stop()
+
+
+def test_a_cached_file_that_is_removed_and_put_back_while_it_is_opened_is_opened_again(
+    server: WebServer, make_storage: Callable[..., Storage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.objects["a.tar"] = DATA
+    make_storage().open({"url": server.url("a.tar")})
+    open_file = Storage._open_file
+    attempts = []
+
+    def open_while_others_write(opened: Storage, path: str, *arguments: Any, **more: Any) -> Any:
+        attempts.append(path)
+        if len(attempts) > 1:
+            return open_file(opened, path, *arguments, **more)
+        Path(path).unlink()
+        try:
+            return open_file(opened, path, *arguments, **more)
+        finally:
+            Path(path).write_bytes(DATA)
+
+    monkeypatch.setattr(Storage, "_open_file", open_while_others_write)
+
+    assert content(make_storage().open({"url": server.url("a.tar")})) == DATA
+    assert len(attempts) == 2
 
 
 def test_a_cache_in_the_folder_of_the_shards_leaves_them_alone(
@@ -218,6 +249,7 @@ def test_no_url_starts_a_process_or_writes_outside_the_cache(
     assume(not os.path.isfile(url.removeprefix("file:")))  # noqa: PTH113 - takes any text
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **_: pytest.fail(f"started {args}"))
     monkeypatch.setattr("socket.socket.connect", refuse_connection)
+    monkeypatch.setattr("socket.getaddrinfo", refuse_connection)
     inside = tmp_path / "cache"
     options = StorageOptions(cache_dir=str(inside), access=access, cache_local=cache_local)
     opened = Storage(options, retry=type(QUICK)(attempts=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import traceback
 from typing import TYPE_CHECKING
 
@@ -89,9 +90,12 @@ def test_attempts_end(storage: Storage, server: WebServer, cache_dir: Path) -> N
     assert not shards(cache_dir)
 
 
-def test_nobody_listening_is_tried_again_and_then_said(storage: Storage) -> None:
-    with pytest.raises(FetchError, match=f"{QUICK.attempts} attempts failed.*no answer"):
-        storage.open({"url": "http://127.0.0.1:9/a.tar"})
+def test_a_refused_connection_is_tried_again_and_then_an_error(storage: Storage) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # without listen(): nobody else gets this port, and connections are refused
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.tar"
+        with pytest.raises(FetchError, match=f"{QUICK.attempts} attempts failed.*no answer"):
+            storage.open({"url": url})
 
 
 @pytest.mark.parametrize("at", [0, 1, 100_000, len(DATA) - 1])

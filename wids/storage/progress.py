@@ -28,14 +28,17 @@ class SayOnce:
     """Prints one line per process, the first that it is given, if progress is shown."""
 
     def __init__(self) -> None:
-        self._said: PerProcess[list[str]] = PerProcess(list)
+        self._left: PerProcess[list[None]] = PerProcess(lambda: [None])
 
     def say(self, line: Callable[[], str]) -> None:
         """Print the line that a function returns, unless one was printed before."""
-        said = self._said.get()
-        if not said and shows_progress():
-            said.append(line())
-            sys.stderr.write(f"wids: {said[0]}\n")
+        if not shows_progress():
+            return
+        try:
+            self._left.get().pop()
+        except IndexError:  # printed before, or just now by another thread: only one of them gets the item
+            return
+        sys.stderr.write(f"wids: {line()}\n")
 
 
 def describe_first(shards: Sequence[Mapping[str, Any]]) -> str:

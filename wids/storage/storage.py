@@ -299,8 +299,9 @@ class Storage:
             try:
                 with self.meter.doing("wait for another process", shard=location.name):
                     source = self._cache.obtain(key, opening.fill, opening.use)
-            except FetchError:
-                if opening.path is None or Path(opening.path).exists():
+            except FetchError as error:
+                # By the error and not by a look at the path, where another process may have put the file again by now.
+                if opening.path is None or not isinstance(error.__cause__, FileNotFoundError):
                     raise
                 continue
             finally:
