@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("before", [None, b"old"], ids=["where nothing was", "in place of another"])
-def test_it_appears_when_the_block_ends(tmp_path: Path, before: bytes | None) -> None:
+def test_a_file_appears_when_the_block_ends(tmp_path: Path, before: bytes | None) -> None:
     path = tmp_path / "a"
     if before is not None:
         path.write_bytes(before)
@@ -28,7 +28,7 @@ def test_it_appears_when_the_block_ends(tmp_path: Path, before: bytes | None) ->
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_block_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
 

@@ -61,7 +61,7 @@ def test_folders_patterns_and_single_shards_are_listed_in_order(tmp_path: Path) 
     assert load(tmp_path).shards[0]["nsamples"] is None
 
 
-def test_lists_of_everything_are_one_dataset(tmp_path: Path) -> None:
+def test_a_list_may_mix_all_kinds_of_shards(tmp_path: Path) -> None:
     descriptor = write_descriptor(tmp_path / "b.json", [SHARD], name="b")
 
     loaded = load([("x.tar", 1), {"url": "y.tar", "nsamples": 2}, Path("z.tar"), "s3://b/w.tar", descriptor])
@@ -93,7 +93,7 @@ def test_relative_urls_resolve_against_base_then_the_descriptors_own_then_its_pl
 
 
 @pytest.mark.parametrize("name", ["/abs/a.tar", "https://h/a.tar", "s3://b/a.tar", "pipe:cat a.tar", "file:///a.tar"])
-def test_absolute_names_stay(name: str) -> None:
+def test_absolute_urls_are_not_changed_by_the_base(name: str) -> None:
     base = "/d" if name.startswith("/") else "https://host/d"
     assert Base(base).join(name) == name
 
@@ -146,7 +146,7 @@ def test_descriptors_that_name_each_other_are_refused() -> None:
         (b'{"shardlist": [{"url": "a", "md5sum": "x"}]}', r"md5sum is 'x'; it must be 32"),
     ],
 )  # fmt: skip
-def test_each_fault_is_named_with_its_place(content: bytes, message: str) -> None:
+def test_an_invalid_value_is_named_with_its_json_path(content: bytes, message: str) -> None:
     with pytest.raises(DescriptorError, match=message):
         load_descriptor("d.json", fetch=lambda _: content)
 

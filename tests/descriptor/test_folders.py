@@ -52,7 +52,7 @@ def tars(*names: str) -> dict[str, bytes]:
 # Counts beside shards
 
 
-def test_counts_of_img2dataset_are_taken(tmp_path: Path) -> None:
+def test_counts_of_img2dataset_are_used(tmp_path: Path) -> None:
     write(
         tmp_path,
         {**tars("00000.tar", "00001.tar"), "00000_stats.json": {"count": 10, "successes": 7}, "00000.parquet": b""},
@@ -62,7 +62,9 @@ def test_counts_of_img2dataset_are_taken(tmp_path: Path) -> None:
     assert load(tmp_path) == [("00000.tar", 7), ("00001.tar", 9)]
 
 
-def test_a_shard_that_img2dataset_did_not_finish_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shard_that_img2dataset_did_not_finish_gives_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write(tmp_path, {**tars("00000.tar", "00001.tar"), "00000_stats.json": {"successes": 7}})
 
     assert load(tmp_path) == [("00000.tar", 7), ("00001.tar", None)]
@@ -72,9 +74,7 @@ def test_a_shard_that_img2dataset_did_not_finish_is_told(tmp_path: Path, caplog:
 @pytest.mark.parametrize(
     "broken", [b'{"successes"', b"[]", b'{"successes": -1}', b'{"successes": "7"}', b'{"successes": true}']
 )
-def test_statistics_that_say_nothing_clear_are_warned_of(
-    tmp_path: Path, broken: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_statistics_give_a_warning(tmp_path: Path, broken: bytes, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, {**tars("00000.tar"), "00000_stats.json": broken})
 
     assert load(tmp_path) == [("00000.tar", None)]
@@ -83,13 +83,13 @@ def test_statistics_that_say_nothing_clear_are_warned_of(
 
 @pytest.mark.parametrize("place", ["", "idx/", "index/", "idx_files/"])
 @pytest.mark.parametrize("version", ["v1.1", "v1.2"])
-def test_counts_of_dali_are_taken(tmp_path: Path, place: str, version: str) -> None:
+def test_counts_of_dali_are_used(tmp_path: Path, place: str, version: str) -> None:
     write(tmp_path, {**tars("a.tar"), f"{place}a.idx": f"{version} 12\njpg 512 3 0.jpg\n"})
 
     assert load(tmp_path) == [("a.tar", 12)]
 
 
-def test_tables_of_dali_with_names_are_named(tmp_path: Path) -> None:
+def test_dali_indexes_with_names_are_used_as_offsets(tmp_path: Path) -> None:
     write(tmp_path, {**tars("a.tar", "b.tar"), "a.idx": "v1.2 1\njpg 512 3 0.jpg\n", "b.idx": "v1.1 1\njpg 512 3\n"})
 
     shards = load_descriptor(tmp_path, fetch=lambda path: Path(path).read_bytes()).shards
@@ -97,7 +97,7 @@ def test_tables_of_dali_with_names_are_named(tmp_path: Path) -> None:
     assert [shard.get("offsets") for shard in shards] == [str(tmp_path / "a.idx"), None]
 
 
-def test_offset_files_of_energon_count(tmp_path: Path) -> None:
+def test_counts_of_energon_offset_files_are_used(tmp_path: Path) -> None:
     offsets = b"".join(place.to_bytes(8, "little") for place in (0, 1024, 2048, 10240))
     write(tmp_path, {**tars("a.tar"), "a.tar.idx": offsets})
 
@@ -105,7 +105,7 @@ def test_offset_files_of_energon_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"v1.3 5\n", b"v1.2 -5\n", b"v1.2", b"1234567", b"\1\0\0\0\0\0\0\0"])
-def test_other_idx_files_count_nothing(tmp_path: Path, content: bytes) -> None:
+def test_idx_files_of_unknown_format_are_ignored(tmp_path: Path, content: bytes) -> None:
     write(tmp_path, {**tars("a.tar"), "a.idx": content})
 
     assert load(tmp_path) == [("a.tar", None)]
@@ -150,7 +150,7 @@ def test_shards_that_energon_excludes_are_left_out(tmp_path: Path, caplog: pytes
     assert "excludes 1 single samples" in caplog.text
 
 
-def test_old_and_other_files_of_energon_are_read(tmp_path: Path) -> None:
+def test_yaml_info_and_json_splits_of_energon_are_read(tmp_path: Path) -> None:
     info = "shard_counts:\n  parts/0.tar: 5\n"
     write(
         tmp_path / "old",
@@ -185,7 +185,7 @@ def test_old_and_other_files_of_energon_are_read(tmp_path: Path) -> None:
         ("split_parts: {}\n", INFO, "holds no .tar shards"),
     ],
 )
-def test_what_is_wrong_in_files_of_energon_is_named(tmp_path: Path, split: str, info: Any, message: str) -> None:
+def test_errors_in_files_of_energon_are_named(tmp_path: Path, split: str, info: Any, message: str) -> None:
     prepared(tmp_path, split, info)
 
     with pytest.raises(DescriptorError, match=message) as error:
@@ -194,7 +194,7 @@ def test_what_is_wrong_in_files_of_energon_is_named(tmp_path: Path, split: str, 
     assert len(str(error.value)) < 1000
 
 
-def test_a_folder_that_energon_did_not_finish_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_energon_did_not_finish_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, {".nv-meta/dataset.yaml": "", **tars("0.tar")})
 
     with pytest.raises(DescriptorError, match=r"there is no .nv-meta/.info.json"):
@@ -219,7 +219,7 @@ configs:
 """
 
 
-def test_the_readme_of_a_repository_divides_it(tmp_path: Path) -> None:
+def test_the_readme_of_a_repository_defines_its_splits(tmp_path: Path) -> None:
     names = ("data/train-0.tar", "data/x/train-1.tar", "data/val-0.tar", "holdout.tar", "more/b.tar", "more/a.tar")
     write(tmp_path, {"README.md": README, **tars(*names, "tiny/train.tar", "tiny/val.tar", ".git/x/train-9.tar")})
 
@@ -239,7 +239,7 @@ def test_the_readme_of_a_repository_divides_it(tmp_path: Path) -> None:
     ],
     ids=["any depth", "one deep", "asked for", "a folder from here", "no pattern"],
 )
-def test_folders_with_two_underscores_hold_nothing_that_was_not_asked_for(
+def test_folders_that_begin_with_two_underscores_are_skipped_unless_named(
     tmp_path: Path, config: str, expected: list[str]
 ) -> None:
     readme = f"---\nconfigs:\n- {config}\n---\n"
@@ -248,7 +248,7 @@ def test_folders_with_two_underscores_hold_nothing_that_was_not_asked_for(
     assert [name for name, _ in load(tmp_path)] == expected
 
 
-def test_names_divide_a_repository_whose_readme_does_not(tmp_path: Path) -> None:
+def test_names_define_the_splits_of_a_repository_whose_readme_has_none(tmp_path: Path) -> None:
     write(tmp_path, {"README.md": "---\nlicense: mit\n---\n", **tars("train.tar", "test.tar")})
 
     with pytest.raises(DescriptorError, match="has the splits train"):
@@ -256,7 +256,7 @@ def test_names_divide_a_repository_whose_readme_does_not(tmp_path: Path) -> None
     assert load(tmp_path, "test") == [("test.tar", None)]
 
 
-def test_folders_of_splits_need_a_name(tmp_path: Path) -> None:
+def test_a_folder_with_several_splits_needs_a_split_name(tmp_path: Path) -> None:
     write(tmp_path, tars("train/0.tar", "val/0.tar", "val/deep/1.tar"))
 
     assert load(tmp_path, "validation") == [("val/0.tar", None), ("val/deep/1.tar", None)]
@@ -264,7 +264,7 @@ def test_folders_of_splits_need_a_name(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_a_plain_folder_is_not_divided_but_can_be(tmp_path: Path) -> None:
+def test_a_plain_folder_has_all_shards_unless_a_split_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"README.md": "# No header\n", **tars("train-0.tar", "other.tar", "val-0.tar", "below/x.tar")})
 
     assert [name for name, _ in load(tmp_path)] == ["other.tar", "train-0.tar", "val-0.tar"]
@@ -280,7 +280,7 @@ def test_a_plain_folder_is_not_divided_but_can_be(tmp_path: Path) -> None:
         ("configs: [", "README.md: is no YAML"),
     ],
 )
-def test_what_is_wrong_in_a_readme_is_named(tmp_path: Path, configs: str, message: str) -> None:
+def test_errors_in_a_readme_are_named(tmp_path: Path, configs: str, message: str) -> None:
     write(tmp_path, {"README.md": f"---\n{configs}\n---\n", **tars("a.tar")})
 
     with pytest.raises(DescriptorError, match=message):
@@ -291,7 +291,7 @@ def test_what_is_wrong_in_a_readme_is_named(tmp_path: Path, configs: str, messag
     st.lists(st.sampled_from(["train", "val", "dev", "x", "data", "my-test", "trainer"]), min_size=1, max_size=3),
     st.data(),
 )
-def test_every_split_is_a_part_of_the_names(folders: list[str], data: st.DataObject) -> None:
+def test_splits_by_name_are_disjoint_and_keep_the_order(folders: list[str], data: st.DataObject) -> None:
     files = data.draw(
         st.lists(st.sampled_from(["a", "train", "eval_3", "fold-00000-of-00001"]), min_size=1, max_size=5)
     )
@@ -310,7 +310,7 @@ def test_every_split_is_a_part_of_the_names(folders: list[str], data: st.DataObj
 
 
 @pytest.mark.parametrize("what", ["train.json", "a.tar", "*.tar"])
-def test_what_is_no_folder_has_no_splits(tmp_path: Path, what: str) -> None:
+def test_a_descriptor_a_shard_and_a_pattern_have_no_splits(tmp_path: Path, what: str) -> None:
     write(tmp_path, {"train.json": {"shardlist": []}, **tars("a.tar")})
 
     with pytest.raises(DescriptorError, match=re.escape(f"{what}: is no folder, and has no split 'train'")):
@@ -330,7 +330,7 @@ def test_shards_of_the_current_folder_have_plain_names(tmp_path: Path, monkeypat
     assert [shard["url"] for shard in load_descriptor(".", fetch=lambda _: b"").shards] == ["a.tar"]
 
 
-def test_folders_in_lists_are_divided_alike(tmp_path: Path) -> None:
+def test_a_split_applies_to_each_folder_of_a_list(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path / name, tars("train/0.tar", "val/0.tar"))
 
@@ -339,7 +339,7 @@ def test_folders_in_lists_are_divided_alike(tmp_path: Path) -> None:
     assert [shard["url"] for shard in found.shards] == [f"{tmp_path}/{name}/train/0.tar" for name in ("a", "b")]
 
 
-def test_a_folder_of_images_is_told_how_to_become_shards(tmp_path: Path) -> None:
+def test_the_error_for_a_folder_of_images_names_widsindex_import(tmp_path: Path) -> None:
     write(tmp_path, {"cat/1.jpg": b""})
 
     with pytest.raises(DescriptorError, match="make shards of a folder of images with: widsindex import"):
@@ -354,13 +354,13 @@ def test_documents_that_are_no_mappings_are_refused() -> None:
 @pytest.mark.parametrize(
     "pattern", ["{0..9999999999}.tar", "{0..9999}{-9..9999}.tar", "{a,b}" * 30, "{a,b{0..99999999},c}"]
 )
-def test_patterns_stand_for_bounded_numbers_of_names(pattern: str) -> None:
+def test_patterns_with_too_many_names_are_refused(pattern: str) -> None:
     with pytest.raises(DescriptorError, match="stands for more than 10000000 names"):
         expand_braces(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["{0..3.tar", "a-{b,{c}.tar", "a{b,c}}.tar"])
-def test_a_brace_without_another_is_told_and_may_be_meant(pattern: str) -> None:
+def test_an_unmatched_brace_is_an_error_unless_escaped(pattern: str) -> None:
     with pytest.raises(DescriptorError, match="one of its braces has no other one"):
         expand_braces(pattern)
     assert expand_braces(re.sub(r"([{}])", r"\\\1", pattern)) == [pattern]

@@ -49,7 +49,7 @@ def asked_for(server: WebServer) -> set[str]:
 
 
 @pytest.mark.parametrize("shards_ahead", [1, 3])
-def test_the_next_shard_is_asked_for_before_this_one_is_read_to_its_end(
+def test_the_next_shards_are_fetched_before_the_current_one_is_read_to_its_end(
     server: WebServer, dataset: wids.ShardListDataset, shards_ahead: int
 ) -> None:
     plain = list(wids.ShardListSampler(dataset))
@@ -68,7 +68,7 @@ def test_the_next_shard_is_asked_for_before_this_one_is_read_to_its_end(
     assert set(server.bodies.values()) == {1}
 
 
-def test_no_more_is_fetched_than_the_cache_can_hold(
+def test_no_more_shards_are_prefetched_than_the_cache_holds(
     server: WebServer, entries: list[dict[str, Any]], cache_dir: Path
 ) -> None:
     size = entries[0]["filesize"]
@@ -83,7 +83,9 @@ def test_no_more_is_fetched_than_the_cache_can_hold(
     assert set(server.bodies.values()) == {1}  # nothing was removed before it was read
 
 
-def test_an_error_surfaces_in_the_read_that_needs_the_shard(server: WebServer, dataset: wids.ShardListDataset) -> None:
+def test_a_failed_prefetch_is_raised_by_the_read_that_needs_the_shard(
+    server: WebServer, dataset: wids.ShardListDataset
+) -> None:
     server.behaviours["05.tar"] = [status(404)] * 100
     failed = set()
     for index in wids.ShardListSampler(dataset, shards_ahead=3):
@@ -96,7 +98,7 @@ def test_an_error_surfaces_in_the_read_that_needs_the_shard(server: WebServer, d
     assert failed == {5}
 
 
-def test_the_process_that_reads_has_no_thread_and_no_lock_of_it(
+def test_prefetching_adds_no_thread_or_lock_so_that_the_process_can_be_forked(
     server: WebServer, dataset: wids.ShardListDataset, cache_dir: Path
 ) -> None:
     """The process is forked while a shard is being prefetched."""
@@ -114,7 +116,7 @@ def test_the_process_that_reads_has_no_thread_and_no_lock_of_it(
     assert not unfinished(cache_dir)
 
 
-def test_closing_ends_the_process_and_leaves_nothing_unfinished(
+def test_closing_ends_the_prefetch_process_and_leaves_no_unfinished_file(
     server: WebServer, dataset: wids.ShardListDataset, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, go_on = threading.Event(), threading.Event()
@@ -137,7 +139,7 @@ def children() -> set[str]:
     return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
 
 
-def test_it_ends_when_the_one_who_told_it_is_killed(
+def test_the_prefetch_process_ends_when_its_parent_is_killed(
     entries: list[dict[str, Any]], server: WebServer, cache_dir: Path, tmp_path: Path
 ) -> None:
     started, go_on = threading.Event(), threading.Event()
@@ -168,7 +170,7 @@ def test_it_ends_when_the_one_who_told_it_is_killed(
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_it_ends_when_the_one_who_told_it_was_gone_before_it_began(cache_dir: Path) -> None:
+def test_the_prefetch_process_ends_when_its_parent_died_before_it_started(cache_dir: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     # The pipe stays open, as if a forked worker held it.
@@ -202,7 +204,7 @@ def command(pid: int) -> bytes:
         return b""
 
 
-def test_local_shards_are_read_ahead_where_they_lie(tmp_path: Path, cache_dir: Path) -> None:
+def test_prefetching_local_shards_copies_nothing_into_the_cache(tmp_path: Path, cache_dir: Path) -> None:
     paths = [str(write_tar(tmp_path / f"{n}.tar", sample_members(3, first=3 * n))) for n in range(4)]
     with wids.ShardListDataset([(path, 3) for path in paths], cache_dir=str(cache_dir)) as dataset:
         assert [dataset.key(index) for index in wids.ShardListSampler(dataset, shards_ahead=2)]
@@ -210,7 +212,7 @@ def test_local_shards_are_read_ahead_where_they_lie(tmp_path: Path, cache_dir: P
     assert not shards(cache_dir)
 
 
-def test_what_cannot_cross_to_another_process_is_a_warning(
+def test_a_localname_that_cannot_be_pickled_gives_a_warning(
     entries: list[dict[str, Any]], cache_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = wids.ShardListDataset(
@@ -222,7 +224,7 @@ def test_what_cannot_cross_to_another_process_is_a_warning(
     assert [record.message[:36] for record in caplog.records] == ["shards are not fetched ahead, but wh"]
 
 
-def test_a_person_at_a_terminal_is_told_once(
+def test_the_first_prefetch_is_announced_once_when_progress_is_shown(
     dataset: wids.ShardListDataset, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WIDS_VERBOSE", "1")
@@ -236,7 +238,7 @@ def test_a_person_at_a_terminal_is_told_once(
     assert len([line for line in lines if "first batches" in line]) == 1
 
 
-def test_nothing_is_printed_where_stderr_is_no_terminal(
+def test_prefetching_prints_nothing_when_stderr_is_no_terminal(
     dataset: wids.ShardListDataset, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("WIDS_VERBOSE", raising=False)
@@ -247,7 +249,7 @@ def test_nothing_is_printed_where_stderr_is_no_terminal(
     assert capfd.readouterr() == ("", "")
 
 
-def test_closing_does_not_wait_for_a_worker_that_was_forked(
+def test_closing_does_not_wait_for_a_forked_worker(
     dataset: wids.ShardListDataset, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset.prefetch([0])
@@ -266,7 +268,7 @@ def test_closing_does_not_wait_for_a_worker_that_was_forked(
         os.waitpid(worker, 0)
 
 
-def test_announcements_of_the_dead_do_not_count(cache_dir: Path) -> None:
+def test_announcements_of_dead_processes_are_ignored(cache_dir: Path) -> None:
     folder = CacheFolder(str(cache_dir))
     folder.make()
     for number in range(3):
@@ -278,7 +280,7 @@ def test_announcements_of_the_dead_do_not_count(cache_dir: Path) -> None:
     assert not list(cache_dir.glob(".wids/*.ahead"))
 
 
-def test_a_localname_of_the_script_itself_is_explained(
+def test_a_localname_defined_in_the_script_itself_gives_a_warning(
     entries: list[dict[str, Any]], cache_dir: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "train.py"

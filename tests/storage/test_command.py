@@ -36,7 +36,7 @@ def original(tmp_path: Path) -> Path:
         pytest.param("awk '{{print}}' {path} > {{local}}", id="other braces and file"),
     ],
 )
-def test_a_commands_output_is_the_shard(
+def test_the_output_of_a_command_is_the_shard(
     command: str, original: Path, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     url = "pipe:" + command.format(path=shlex.quote(str(original)))
@@ -78,7 +78,7 @@ def test_the_environment_allows_commands(
         ("no-such-program-at-all 2>/dev/null", "exit status 127"),
     ],
 )
-def test_a_failed_command_is_no_shard(
+def test_a_failed_command_is_an_error_and_leaves_no_file(
     command: str, how: str, original: Path, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     url = "pipe:" + command.format(path=shlex.quote(str(original)))
@@ -90,12 +90,12 @@ def test_a_failed_command_is_no_shard(
     assert not unfinished(cache_dir)
 
 
-def test_a_command_that_writes_no_file_is_said_so(make_storage: Callable[..., Storage]) -> None:
+def test_a_command_that_writes_no_file_is_an_error(make_storage: Callable[..., Storage]) -> None:
     with pytest.raises(FetchError, match="wrote no file"):
         make_storage(allow_pipe=True).open({"url": "pipe:true {local}"})
 
 
-def test_a_command_that_is_not_wanted_any_more_is_ended(make_storage: Callable[..., Storage], tmp_path: Path) -> None:
+def test_a_command_whose_output_is_too_long_is_killed(make_storage: Callable[..., Storage], tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     url = f"pipe:sh -c 'echo $$ > {pid_file}; exec yes'"
 
@@ -106,7 +106,7 @@ def test_a_command_that_is_not_wanted_any_more_is_ended(make_storage: Callable[.
     wait_until(lambda: not is_running(pid))
 
 
-def test_arguments_of_a_command_are_not_shown(make_storage: Callable[..., Storage]) -> None:
+def test_arguments_of_a_command_are_not_shown_in_errors(make_storage: Callable[..., Storage]) -> None:
     with pytest.raises(FetchError) as caught:
         make_storage(allow_pipe=True).open({"url": "pipe:test -z " + SECRET})
 

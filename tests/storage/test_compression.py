@@ -72,7 +72,7 @@ def test_a_local_compressed_shard_is_unpacked(
 @pytest.mark.parametrize(
     "magic", [b"\x1f\x8b\x08", b"BZh91AY&SY", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"]
 )
-def test_a_tar_whose_first_name_begins_like_a_compressed_file_is_none(
+def test_a_tar_whose_first_name_begins_with_a_magic_number_is_read_as_a_tar(
     magic: bytes, tmp_path: Path, make_storage: Callable[..., Storage]
 ) -> None:
     path = write_tar(tmp_path / "a.tar", [(os.fsdecode(magic.rstrip(b"\0")), b"text")])
@@ -96,7 +96,7 @@ def test_a_remote_compressed_shard_is_unpacked(
     assert len(shards(cache_dir)) == 1
 
 
-def test_the_content_decides_and_not_the_name(
+def test_compression_is_recognized_by_content_and_not_by_name(
     plain: bytes, tmp_path: Path, server: WebServer, make_storage: Callable[..., Storage]
 ) -> None:
     (tmp_path / "gzip.tar").write_bytes(gzip.compress(plain))
@@ -111,7 +111,7 @@ def test_the_content_decides_and_not_the_name(
     assert len(server.requests) == 1
 
 
-def test_a_changed_compressed_file_is_unpacked_anew(
+def test_a_changed_compressed_file_is_unpacked_again(
     plain: bytes, tmp_path: Path, make_storage: Callable[..., Storage]
 ) -> None:
     path = tmp_path / "a.tar.gz"
@@ -131,7 +131,7 @@ def test_a_changed_compressed_file_is_unpacked_anew(
     st.integers(1, 5000),
     st.integers(0, 2000),
 )
-def test_streams_in_a_row_are_one_file(
+def test_concatenated_streams_are_unpacked_as_one(
     compress: Callable[[bytes], bytes], parts: list[bytes], chunk_bytes: int, padding: int
 ) -> None:
     stored = b"".join(map(compress, parts)) + b"\0" * (padding if any(parts) else 0)
@@ -147,7 +147,7 @@ def test_a_skippable_zstd_frame_is_skipped() -> None:
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("left_bytes", [0, 5, 20, 3000, -9, -1])
-def test_a_cut_stream_is_an_error(suffix: str, left_bytes: int) -> None:
+def test_a_truncated_stream_is_an_error(suffix: str, left_bytes: int) -> None:
     stored = COMPRESS[suffix](random.Random(0).randbytes(10_000))
 
     with pytest.raises(TarFormatError, match=rf"a{suffix}: its {FORMATS[suffix]} stream"):
@@ -155,7 +155,7 @@ def test_a_cut_stream_is_an_error(suffix: str, left_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_damaged_stream_is_an_error_and_leaves_nothing(
+def test_a_damaged_stream_is_an_error_and_leaves_no_file(
     suffix: str, tmp_path: Path, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     compress = COMPRESS[suffix]
@@ -174,7 +174,7 @@ def test_a_damaged_stream_is_an_error_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_what_only_its_name_calls_compressed_is_an_error(
+def test_a_file_that_is_compressed_only_by_name_is_an_error(
     suffix: str, tmp_path: Path, make_storage: Callable[..., Storage]
 ) -> None:
     path = tmp_path / f"a{suffix}"
@@ -185,7 +185,7 @@ def test_what_only_its_name_calls_compressed_is_an_error(
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_bomb_does_not_fill_the_memory(suffix: str) -> None:
+def test_a_decompression_bomb_does_not_fill_the_memory(suffix: str) -> None:
     class Count(MemorySink):
         size = 0
 
@@ -207,7 +207,7 @@ def test_a_bomb_does_not_fill_the_memory(suffix: str) -> None:
     assert peak < size / 2
 
 
-def test_a_missing_zstd_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_zstandard_package_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
 
     with pytest.raises(FetchError, match=r"a\.tar\.zst: .*run: pip install 'wids\[zstd\]'"):

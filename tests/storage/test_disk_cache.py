@@ -49,9 +49,7 @@ def damage(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def test_processes_that_ask_at_once_fetch_each_shard_once(
-    server: WebServer, make_storage: Callable[..., Storage]
-) -> None:
+def test_concurrent_processes_fetch_each_shard_once(server: WebServer, make_storage: Callable[..., Storage]) -> None:
     server.objects |= {f"{number}.tar": DATA for number in range(5)}
     urls = [server.url(path) for path in server.objects]
 
@@ -63,7 +61,7 @@ def test_processes_that_ask_at_once_fetch_each_shard_once(
     assert set(server.bodies.values()) == {1}
 
 
-def test_threads_that_ask_at_once_fetch_once(server: WebServer, make_storage: Callable[..., Storage]) -> None:
+def test_concurrent_threads_fetch_a_shard_once(server: WebServer, make_storage: Callable[..., Storage]) -> None:
     server.objects["a.tar"] = DATA
     storage = make_storage()
     right: list[bool] = []
@@ -117,7 +115,7 @@ def test_a_partial_file_is_never_visible(
 
 
 @pytest.mark.parametrize("context", [SPAWN, FORK], ids=["spawn", "fork"])
-def test_a_waiter_takes_over_from_a_killed_process(
+def test_a_waiting_process_takes_over_when_the_fetching_one_is_killed(
     context: Any, server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     server.objects["a.tar"] = DATA
@@ -151,7 +149,7 @@ def open_and_tell_when_waiting(storage: Storage, urls: list[str], answers: Any) 
     open_in_child(storage, urls, answers)
 
 
-def test_a_fork_during_a_download_does_not_keep_the_lock(
+def test_a_child_forked_during_a_download_does_not_keep_the_lock(
     server: WebServer, make_storage: Callable[..., Storage]
 ) -> None:
     """The downloading process forks a child and is killed; the child must not keep its lock."""
@@ -186,7 +184,7 @@ def download_and_fork(storage: Storage, url: str, go_on: Any, pids: Any) -> None
     signal.pause()
 
 
-def test_there_is_one_holder_of_a_lock_at_any_time(tmp_path: Path) -> None:
+def test_a_lock_has_at_most_one_holder_at_any_time(tmp_path: Path) -> None:
     """Many processes take and release the lock; if its file were removed, two could hold it at once."""
     children = [SPAWN.Process(target=take_turns, args=(tmp_path,)) for _ in range(4)]
     for child in children:
@@ -210,7 +208,7 @@ def take_turns(path: Path) -> None:
             (path / "held").unlink()
 
 
-def test_a_process_that_hangs_is_not_waited_for_for_ever(
+def test_a_shard_is_fetched_without_the_lock_when_its_holder_hangs(
     server: WebServer, make_storage: Callable[..., Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.objects["a.tar"] = DATA
@@ -257,7 +255,7 @@ def test_a_damaged_cached_file_is_fetched_again(
     assert server.bodies["a.tar"] == 2
 
 
-def test_a_lost_record_costs_a_download_at_most(
+def test_a_shard_with_a_damaged_record_is_still_read(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     server.objects["a.tar"] = DATA
@@ -272,7 +270,7 @@ def test_a_lost_record_costs_a_download_at_most(
     assert content(make_storage().open(shard)) == DATA
 
 
-def test_a_file_of_the_users_is_used_or_left_alone(
+def test_a_file_the_cache_did_not_write_is_used_if_its_size_fits_else_left_alone(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     server.objects["a.tar"] = DATA
@@ -300,7 +298,7 @@ def test_a_localname_that_gives_two_urls_one_name_is_refused(
         storage.open({"url": server.url("y/0.tar")})
 
 
-def test_a_localname_is_fetched_again_when_the_descriptor_changes(
+def test_a_shard_with_a_localname_is_fetched_again_when_the_descriptor_changes(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     server.objects["a.tar"] = DATA
@@ -314,7 +312,7 @@ def test_a_localname_is_fetched_again_when_the_descriptor_changes(
     assert shards(cache_dir) == [cache_dir / "a.tar"]
 
 
-def test_a_shard_with_a_localname_that_is_being_replaced_is_not_somebody_elses(
+def test_a_shard_with_a_localname_can_be_opened_while_another_thread_replaces_it(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another opens it at the moment after its record is written and before its file is in place."""
@@ -362,7 +360,7 @@ def test_an_open_shard_outlives_its_file(
     assert content(source) == DATA
 
 
-def test_groups_share_an_explicit_folder(
+def test_files_in_an_explicit_cache_folder_follow_the_umask(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     server.objects["a.tar"] = DATA
@@ -376,7 +374,7 @@ def test_groups_share_an_explicit_folder(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_a_folder_that_may_not_be_written_is_read(server: WebServer, make_storage: Callable[..., Storage]) -> None:
+def test_a_read_only_cache_folder_is_read(server: WebServer, make_storage: Callable[..., Storage]) -> None:
     server.objects |= {"a.tar": DATA, "b.tar": DATA}
     urls = [server.url("a.tar"), server.url("b.tar")]
     answers = FORK.Queue()
@@ -405,7 +403,7 @@ def open_as_nobody(storage: Storage, urls: list[str], answers: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT], ids=["disk", "quota"])
-def test_a_full_disk_is_said_and_leaves_nothing(
+def test_a_full_disk_or_quota_is_an_error_and_leaves_no_file(
     number: int,
     server: WebServer,
     make_storage: Callable[..., Storage],
@@ -486,7 +484,7 @@ def test_leftovers_of_dead_processes_are_removed_at_the_next_start(
     assert not unfinished(cache_dir)
 
 
-def test_a_bomb_stops_at_the_disks_margin(
+def test_a_decompression_bomb_is_stopped_before_the_disk_is_full(
     tmp_path: Path, make_storage: Callable[..., Storage], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import gzip
@@ -510,7 +508,7 @@ def test_a_bomb_stops_at_the_disks_margin(
     assert not unfinished(cache_dir)
 
 
-def test_the_record_tells_what_a_file_is(
+def test_the_record_of_a_cached_file_has_its_size_inode_and_redacted_url(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     server.objects["a.tar"] = DATA

@@ -31,15 +31,15 @@ def test_the_default_is_private_and_in_the_temporary_folder(temporary: Path) -> 
     assert stat.S_IMODE(Path(folder.path).stat().st_mode) == 0o700
 
 
-def test_a_job_has_its_own_temporary_folder(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_in_the_temporary_folder_of_a_slurm_job(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLURM_TMPDIR", str(temporary / "job"))
 
     assert CacheFolder(None).path == str(temporary / "job" / f"wids-{os.getuid()}")
 
 
-def test_the_environment_names_a_folder_and_the_argument_goes_before_it(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_argument_takes_precedence_over_the_environment(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WIDS_CACHE", str(temporary / "named"))
 
     assert CacheFolder(None).path == str(temporary / "named")
@@ -56,7 +56,7 @@ def test_an_explicit_folder_follows_the_umask(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "shared").stat().st_mode) == 0o775
 
 
-def test_nothing_is_made_before_it_is_needed(temporary: Path) -> None:
+def test_the_cache_folder_is_not_created_before_it_is_needed(temporary: Path) -> None:
     assert CacheFolder(None).path
 
     assert not list(temporary.iterdir())
@@ -71,7 +71,7 @@ def test_a_default_folder_that_others_may_enter_is_refused(temporary: Path) -> N
         CacheFolder(None).make()
 
 
-def test_a_link_in_place_of_the_default_folder_is_refused(temporary: Path) -> None:
+def test_a_symlink_in_place_of_the_default_folder_is_refused(temporary: Path) -> None:
     (temporary / "elsewhere").mkdir(mode=0o700)
     (temporary / f"wids-{os.getuid()}").symlink_to(temporary / "elsewhere")
 
@@ -89,14 +89,14 @@ def test_another_users_folder_is_refused(temporary: Path) -> None:
         CacheFolder(None).make()
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     with pytest.raises(FetchError, match=r"file/cache: .*WIDS_CACHE"):
         CacheFolder(str(tmp_path / "file" / "cache")).make()
 
 
-def test_hosts_that_share_a_folder_have_each_their_own_in_it(
+def test_each_host_has_its_own_subfolder_on_a_network_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(folder_module, "is_on_network", lambda path: path == str(tmp_path))

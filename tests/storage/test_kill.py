@@ -52,7 +52,7 @@ def read_many(cache: str, urls: list[str], seed: int, reads: int | None, ready: 
     answers.put(wrong)
 
 
-def test_a_kill_at_any_moment_harms_nobody(tmp_path: Path) -> None:
+def test_killing_a_process_at_any_moment_damages_no_shard(tmp_path: Path) -> None:
     context: Any = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.storage.test_kill"])
     draw = random.Random(11)

@@ -28,7 +28,7 @@ from wids.storage.locations import locate, unsigned
         pytest.param("file:///data/%ff.tar", os.fsdecode(b"/data/\xff.tar"), id="bytes that are no UTF-8"),
     ],
 )
-def test_local_paths(url: str, path: str) -> None:
+def test_local_urls_become_paths(url: str, path: str) -> None:
     location = locate(url)
 
     assert (location.kind, location.path) == ("local", path)
@@ -56,7 +56,7 @@ def test_a_scheme_chooses_the_transport(url: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "a\0b.tar", "file:///a%00b.tar", "\ud800.tar"], ids=ascii)
-def test_what_can_be_no_path_is_refused(url: str) -> None:
+def test_text_that_cannot_be_a_path_is_refused(url: str) -> None:
     with pytest.raises(FetchError, match="path"):
         locate(url)
 
@@ -79,7 +79,7 @@ def test_a_file_on_another_host_is_refused() -> None:
         ("s3://b/a#1.tar?versionId=3", "s3://b/a#1.tar?versionId=3"),
     ],
 )
-def test_a_signature_does_not_make_another_object(url: str, same: str) -> None:
+def test_signing_parameters_are_no_part_of_an_objects_identity(url: str, same: str) -> None:
     assert unsigned(locate(url)) == same
 
 
@@ -94,7 +94,7 @@ def test_every_text_is_located_or_refused(text: str) -> None:
 
 
 @given(st.from_regex(r"[a-z]{12}", fullmatch=True))
-def test_no_secret_is_in_a_name(secret: str) -> None:
+def test_names_of_locations_have_no_secrets(secret: str) -> None:
     urls = [
         f"https://me:{secret}@host/a.tar",
         f"s3://{secret}@bucket/a.tar",
@@ -109,7 +109,7 @@ def test_no_secret_is_in_a_name(secret: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["~\0.tar", "~\ud800/a.tar", "a\0.tar", "file:~\0"], ids=ascii)
-def test_what_no_home_directory_makes_a_path_is_refused_as_any_other(url: str) -> None:
+def test_invalid_paths_are_refused_by_locate_and_by_the_dataset(url: str) -> None:
     with pytest.raises(FetchError, match="is the path right"):
         locate(url)
     with pytest.raises(FetchError, match="is the path right"):

@@ -41,7 +41,7 @@ def entries(server: WebServer, tmp_path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_one_process_counts_what_it_does(server: WebServer, entries: list[dict[str, Any]], cache_dir: Path) -> None:
+def test_the_counters_of_one_process(server: WebServer, entries: list[dict[str, Any]], cache_dir: Path) -> None:
     server.behaviours["1.tar"] = [status(503)]
     dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir), transformations=[], lru_size=1)
     for index in (0, 1, 5, 0):
@@ -89,7 +89,7 @@ def _read_some(dataset: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_all_processes_are_summed(entries: list[dict[str, Any]], cache_dir: Path, method: Any) -> None:
+def test_the_counters_of_all_processes_are_summed(entries: list[dict[str, Any]], cache_dir: Path, method: Any) -> None:
     dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir), transformations=[])
     dataset.read(0)
     context: Any = multiprocessing.get_context(method)
@@ -108,7 +108,7 @@ def _read_one(dataset: Any, index: int) -> None:
     dataset.read(index)
 
 
-def test_what_each_process_is_doing_is_seen_also_when_it_was_killed(
+def test_in_flight_shows_what_a_process_is_doing_even_after_it_was_killed(
     server: WebServer, entries: list[dict[str, Any]], cache_dir: Path
 ) -> None:
     dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir), transformations=[])
@@ -134,7 +134,7 @@ def shown(meter: Meter) -> list[tuple[str, int | None]]:
     return sorted((entry["what"], entry.get("index")) for entry in meter.in_flight())
 
 
-def test_threads_are_shown_each_for_itself() -> None:
+def test_in_flight_shows_each_thread() -> None:
     meter = Meter()
     go_on = threading.Event()
 
@@ -153,7 +153,7 @@ def test_threads_are_shown_each_for_itself() -> None:
 
 
 @pytest.mark.usefixtures("_own_memory")
-def test_a_job_goes_with_its_first_process_and_leftovers_with_the_next(tmp_path: Path) -> None:
+def test_a_jobs_folder_is_removed_with_its_first_process_or_by_a_later_job(tmp_path: Path) -> None:
     jobs = tmp_path / "memory" / "jobs"
     first = Meter()
     first.add("misses")
@@ -185,7 +185,7 @@ def test_a_job_goes_with_its_first_process_and_leftovers_with_the_next(tmp_path:
 
 
 @pytest.mark.usefixtures("_own_memory")
-def test_where_no_folder_can_be_made_each_counts_for_itself(tmp_path: Path) -> None:
+def test_a_process_counts_for_itself_when_no_folder_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "memory").rmdir()
     (tmp_path / "memory").write_bytes(b"")
     meter = Meter()
@@ -204,7 +204,7 @@ def test_a_folder_that_others_may_enter_is_not_used(tmp_path: Path) -> None:
     assert not list((tmp_path / "memory").iterdir())
 
 
-def test_more_threads_than_fit_are_cut_and_never_garbled() -> None:
+def test_in_flight_shows_as_many_threads_as_fit_into_a_page() -> None:
     meter = Meter()
     inside = threading.Barrier(61)
     go_on = threading.Event()
@@ -230,7 +230,7 @@ def test_more_threads_than_fit_are_cut_and_never_garbled() -> None:
 
 
 @pytest.mark.usefixtures("_own_memory")
-def test_what_is_no_json_does_no_harm(entries: list[dict[str, Any]], cache_dir: Path) -> None:
+def test_values_that_are_no_json_are_shown_as_text(entries: list[dict[str, Any]], cache_dir: Path) -> None:
     numpy = pytest.importorskip("numpy")
     dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir), transformations=[])
     meter = Meter()
@@ -243,7 +243,7 @@ def test_what_is_no_json_does_no_harm(entries: list[dict[str, Any]], cache_dir: 
 
 
 @pytest.mark.usefixtures("_own_memory")
-def test_datasets_that_went_leave_no_descriptor_open(tmp_path: Path) -> None:
+def test_closed_datasets_leave_no_file_descriptor_open(tmp_path: Path) -> None:
     def opened() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -260,7 +260,7 @@ def test_datasets_that_went_leave_no_descriptor_open(tmp_path: Path) -> None:
     assert not list((tmp_path / "memory" / "jobs").iterdir())
 
 
-def test_a_full_memory_disk_costs_the_others_view_and_nothing_else(tmp_path: Path) -> None:
+def test_counting_works_when_the_memory_disk_is_full(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     options = ["-t", "tmpfs", "-o", "size=8k,mode=700"]
     if subprocess.run(["mount", *options, "none", str(tmp_path / "full")], check=False, capture_output=True).returncode:

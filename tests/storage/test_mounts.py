@@ -36,7 +36,7 @@ def test_the_nearest_and_latest_mount_counts(path: str, kind: str) -> None:
     assert mounts.file_system_type(TABLE, path) == kind
 
 
-def test_a_file_on_a_network_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_on_a_network_file_system_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "mountinfo"
     table.write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/ rw\n")
     monkeypatch.setattr(mounts, "_MOUNT_TABLE", table)
@@ -45,7 +45,7 @@ def test_a_file_on_a_network_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
     assert mounts.is_on_network(str(table))
 
 
-def test_files_are_mapped_where_no_table_says_what_they_lie_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_counts_as_local_when_there_is_no_mount_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounts, "_MOUNT_TABLE", tmp_path / "missing")
     monkeypatch.setattr(mounts, "_network_by_device", {})
 

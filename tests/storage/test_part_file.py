@@ -30,7 +30,7 @@ def use_folder(folder: Path) -> None:
 
 @pytest.mark.parametrize("use", [use_file, use_folder])
 @pytest.mark.parametrize("moment", ["opened", "locked"])
-def test_what_was_just_made_may_be_taken_for_a_leftover(
+def test_writing_succeeds_when_a_new_file_is_removed_before_it_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], None], moment: str
 ) -> None:
     """At the moment between two calls, another process removes what is not locked yet."""
@@ -73,7 +73,7 @@ def cleaner(tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("cleaner")
 @pytest.mark.parametrize("use", [use_file, use_folder])
-def test_nothing_that_is_in_use_is_removed(tmp_path: Path, use: Callable[[Path], None]) -> None:
+def test_files_in_use_are_not_removed_as_leftovers(tmp_path: Path, use: Callable[[Path], None]) -> None:
     for _ in range(300):
         use(tmp_path)
         (tmp_path / "published").unlink()

@@ -33,7 +33,7 @@ def test_a_large_download_has_a_bar_on_a_terminal(server: WebServer, tmp_path: P
     assert "small.tar: " not in shown
 
 
-def test_a_terminal_that_wants_silence_has_it(server: WebServer, tmp_path: Path) -> None:
+def test_wids_verbose_0_silences_a_terminal(server: WebServer, tmp_path: Path) -> None:
     assert watch(server, tmp_path, WIDS_VERBOSE="0") == ""
 
 
@@ -81,7 +81,7 @@ def test_a_line_is_printed_once_when_two_threads_have_one_at_the_same_time(
     assert capsys.readouterr().err == "wids: first\n"
 
 
-def test_sizes_are_written_for_people() -> None:
+def test_sizes_are_written_with_decimal_units() -> None:
     assert [in_words(size) for size in (0, 999, 1000, 1_500_000, 8_100_000_000, 3e15)] == [
         "0 B", "999 B", "1.0 kB", "1.5 MB", "8.1 GB", "3000.0 TB",
     ]  # fmt: skip

@@ -66,7 +66,7 @@ def by_ranges(entries: list[dict[str, Any]], cache: Path, **options: Any) -> wid
     )
 
 
-def test_a_sample_is_one_request_and_a_first_touch_three(ranges: WebServer, tmp_path: Path) -> None:
+def test_a_sample_costs_one_request_and_at_most_three_if_its_shard_is_new(ranges: WebServer, tmp_path: Path) -> None:
     entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [1000] * 4, size=2000))
     dataset = by_ranges(entries, tmp_path / "cache")
     dataset.read(0)  # fetches the pack's directory
@@ -98,7 +98,7 @@ def test_100_samples_of_100_shards_cost_less_than_2_mb_beyond_the_pack(ranges: W
     assert ranges.num_bytes - len(ranges.objects["train.widx"]) < 2_000_000
 
 
-def test_without_a_pack_headers_are_hopped_over_once_and_kept(ranges: WebServer, tmp_path: Path) -> None:
+def test_without_a_pack_only_headers_are_read_once_and_the_index_is_kept(ranges: WebServer, tmp_path: Path) -> None:
     large = put_shards(ranges, tmp_path, [12], size=1_200_000)
     read = [by_ranges(large, tmp_path / "cache").read(7)]
     assert ranges.num_bytes < 2 * 1_200_000 + 24 * 20_000
@@ -140,7 +140,7 @@ def content(sample: dict[str, Any]) -> dict[str, bytes]:
     return {name: value.getvalue() for name, value in sample.items() if isinstance(value, io.BytesIO)}
 
 
-def test_only_the_fields_that_are_wanted_are_fetched(ranges: WebServer, tmp_path: Path) -> None:
+def test_only_the_selected_fields_are_fetched(ranges: WebServer, tmp_path: Path) -> None:
     members = [("a.mp4", bytes(5_000_000)), ("a.txt", b"one"), ("b.mp4", bytes(5_000_000)), ("b.txt", b"two")]
     ranges.objects["v.tar"] = write_tar(tmp_path / "v.tar", members).read_bytes()
     dataset = by_ranges([{"url": ranges.url("v.tar"), "nsamples": 2}], tmp_path / "cache", fields=["txt"])
@@ -149,7 +149,7 @@ def test_only_the_fields_that_are_wanted_are_fetched(ranges: WebServer, tmp_path
     assert ranges.num_bytes < 200_000
 
 
-def test_a_batch_is_asked_for_at_once(ranges: WebServer, tmp_path: Path) -> None:
+def test_the_requests_of_a_batch_are_concurrent(ranges: WebServer, tmp_path: Path) -> None:
     entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [50] * 60, size=3000))
     dataset = by_ranges(entries, tmp_path / "cache")
     dataset.read(0)
@@ -187,7 +187,7 @@ def test_open_is_a_seekable_file_over_ranges(ranges: WebServer, tmp_path: Path) 
     assert file.read() == data
 
 
-def test_an_object_that_changes_is_an_error_and_no_mixture(ranges: WebServer, tmp_path: Path) -> None:
+def test_an_object_that_changes_between_two_ranges_is_an_error(ranges: WebServer, tmp_path: Path) -> None:
     other = put_shards(ranges, tmp_path, [10], size=1_500_000)
     dataset = by_ranges(other, tmp_path / "cache")
     dataset.read(0)
@@ -227,7 +227,7 @@ def other_part(handler: Handler, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("lie", [short_part, other_part, status(503), status(500)])
-def test_an_answer_counts_only_when_it_is_the_very_part(
+def test_a_response_that_is_not_the_requested_range_is_tried_again(
     ranges: WebServer, tmp_path: Path, make_storage: Callable[..., Storage], lie: Any
 ) -> None:
     put_shards(ranges, tmp_path, [10], size=1000)
@@ -244,7 +244,7 @@ def test_a_server_without_ranges_is_one_clear_error(server: WebServer, tmp_path:
         by_ranges(entries, tmp_path / "cache").read(0)
 
 
-def test_auto_fetches_whole_what_only_comes_whole(server: WebServer, tmp_path: Path) -> None:
+def test_auto_downloads_shards_of_a_server_without_ranges(server: WebServer, tmp_path: Path) -> None:
     entries = put_shards(server, tmp_path, [10, 10])
     dataset = by_ranges(entries, tmp_path / "cache", access="auto", lru_size=1)
 
@@ -254,7 +254,7 @@ def test_auto_fetches_whole_what_only_comes_whole(server: WebServer, tmp_path: P
 
 
 @pytest.mark.parametrize("code", [403, 404])
-def test_what_will_not_pass_is_raised_at_once(ranges: WebServer, tmp_path: Path, code: int) -> None:
+def test_a_permanent_status_is_raised_without_another_attempt(ranges: WebServer, tmp_path: Path, code: int) -> None:
     entries = put_shards(ranges, tmp_path, [10])
     ranges.behaviours["0000.tar"] = [status(code)] * 5
     with pytest.raises(FetchError, match=str(code)):
@@ -268,7 +268,7 @@ def test_a_wrong_size_is_a_mismatch(ranges: WebServer, tmp_path: Path) -> None:
         by_ranges([{**entry, "filesize": 7}], tmp_path / "cache").read(0)
 
 
-def test_an_empty_object_is_no_tar_of_samples(ranges: WebServer, tmp_path: Path) -> None:
+def test_an_empty_object_is_an_error(ranges: WebServer, tmp_path: Path) -> None:
     ranges.objects["e.tar"] = b""
     with pytest.raises(ValueError, match=r"0 samples|empty|no tar"):
         by_ranges([{"url": ranges.url("e.tar"), "nsamples": 1}], tmp_path / "cache").read(0)
@@ -294,7 +294,7 @@ def test_a_pack_of_other_shards_is_noticed_at_the_first_header(
     assert by_ranges(entries, tmp_path / "cache").open(1, "txt").read() == b"text of 18"
 
 
-def test_hard_links_and_long_names_are_read_right(ranges: WebServer, tmp_path: Path) -> None:
+def test_hard_links_and_long_names_are_read_by_ranges(ranges: WebServer, tmp_path: Path) -> None:
     for tar_format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         with tarfile.open(tmp_path / "l.tar", "w", format=tar_format) as tar:
             for number in range(3):
@@ -320,13 +320,13 @@ def test_compressed_shards_are_refused_or_fetched_whole(ranges: WebServer, tmp_p
         assert by_ranges(entries, tmp_path / "cache", access="auto").read(4)[".txt"] == b"text of 4"
 
 
-def test_a_command_has_no_parts(tmp_path: Path) -> None:
+def test_a_command_cannot_be_read_by_ranges(tmp_path: Path) -> None:
     dataset = by_ranges([{"url": "pipe:cat x", "nsamples": 1}], tmp_path, allow_pipe=True)
     with pytest.raises(FetchError, match="a command cannot be asked for a part"):
         dataset.read(0)
 
 
-def test_range_mode_has_nothing_to_compare_an_md5_with() -> None:
+def test_range_mode_refuses_to_compare_an_md5() -> None:
     with pytest.raises(ValueError, match="checksum is 'md5', which needs whole shards"):
         StorageOptions(access="range", checksum="md5")
 
@@ -352,7 +352,7 @@ def test_a_shard_that_is_cached_is_not_read_by_ranges(ranges: WebServer, tmp_pat
     assert len(ranges.requests) == requests
 
 
-def test_a_folder_that_cannot_be_written_is_no_obstacle(ranges: WebServer, tmp_path: Path) -> None:
+def test_range_mode_works_without_a_writable_cache_folder(ranges: WebServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     dataset = by_ranges(put_shards(ranges, tmp_path, [10]), tmp_path / "file" / "cache")
 
@@ -364,7 +364,7 @@ def _read_in_worker(dataset: Any, answers: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_processes_of_every_kind_read_after_their_parent(ranges: WebServer, tmp_path: Path, method: Any) -> None:
+def test_child_processes_read_ranges_after_their_parent(ranges: WebServer, tmp_path: Path, method: Any) -> None:
     dataset = by_ranges(put_shards(ranges, tmp_path, [50, 50]), tmp_path / "cache")
     expected = [content(sample) for sample in dataset.__getitems__([0, 55, 99, 3])]
     context: Any = multiprocessing.get_context(method)
@@ -408,7 +408,7 @@ class Upper(wids.ShardListDataset):
         return super().__getitem__(index)[".txt"].getvalue().upper()
 
 
-def test_a_subclass_keeps_its_own_method(ranges: WebServer, tmp_path: Path) -> None:
+def test_a_batch_calls_the_getitem_of_a_subclass(ranges: WebServer, tmp_path: Path) -> None:
     entries = put_shards(ranges, tmp_path, [5])
     dataset = Upper(entries, access="range", transformations=[], cache_dir=str(tmp_path / "cache"))
 
@@ -425,7 +425,7 @@ def test_an_error_in_a_batch_is_raised_where_the_sample_is_read(ranges: WebServe
         dataset.__getitems__([0, 7])
 
 
-def test_what_is_kept_in_memory_is_bounded() -> None:
+def test_the_block_cache_is_bounded() -> None:
     blocks = BlockCache(1000)
     source, other = object(), object()
     for start in range(0, 5000, 100):
@@ -444,7 +444,7 @@ def test_what_is_kept_in_memory_is_bounded() -> None:
     assert blocks.find(source, 4900, 4910) is None
 
 
-def test_joined_spans_hold_all_that_went_in() -> None:
+def test_joined_spans_cover_all_spans() -> None:
     draw = random.Random(2)
     for _ in range(200):
         spans = [(start, start + draw.randrange(200)) for start in (draw.randrange(5000) for _ in range(20))]
@@ -455,7 +455,7 @@ def test_joined_spans_hold_all_that_went_in() -> None:
             assert after >= before - 200
 
 
-def test_reading_ahead_gives_what_lies_there(ranges: WebServer, tmp_path: Path) -> None:
+def test_reading_ahead_returns_the_bytes_of_the_object(ranges: WebServer, tmp_path: Path) -> None:
     put_shards(ranges, tmp_path, [200], size=2000)
     data = ranges.objects["0000.tar"]
     storage = Storage(StorageOptions(access="range", cache_dir=str(tmp_path)), retry=RetryPolicy(attempts=1))
@@ -484,7 +484,7 @@ def test_every_member_that_is_read_is_compared_with_the_pack(ranges: WebServer, 
 
 
 @pytest.mark.parametrize("tar_format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
-def test_right_indexes_are_not_taken_for_stale(
+def test_an_index_that_fits_is_not_taken_for_stale(
     ranges: WebServer, tmp_path: Path, tar_format: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with tarfile.open(tmp_path / "0000.tar", "w", format=tar_format) as tar:
@@ -511,7 +511,7 @@ def test_right_indexes_are_not_taken_for_stale(
     assert not caplog.records
 
 
-def test_a_pack_is_opened_once_however_many_ask(ranges: WebServer, tmp_path: Path) -> None:
+def test_a_pack_is_opened_once_by_concurrent_readers(ranges: WebServer, tmp_path: Path) -> None:
     entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [5] * 8))
     ranges.delay_s = 0.02
     by_ranges(entries, tmp_path / "cache").__getitems__(list(range(0, 40, 5)))
@@ -543,7 +543,7 @@ def test_auto_compares_an_md5_with_the_whole_shard(ranges: WebServer, tmp_path: 
         by_ranges(entries, tmp_path / "cache", access="auto", checksum="md5").read(0)
 
 
-def test_a_child_of_a_batch_in_progress_closes_shards_as_always(ranges: WebServer, tmp_path: Path) -> None:
+def test_a_child_forked_during_a_batch_still_limits_its_open_shards(ranges: WebServer, tmp_path: Path) -> None:
     entries = put_pack(ranges, tmp_path, put_shards(ranges, tmp_path, [5] * 6))
     dataset = by_ranges(entries, tmp_path / "cache", lru_size=2)
 
@@ -556,7 +556,7 @@ def test_a_child_of_a_batch_in_progress_closes_shards_as_always(ranges: WebServe
         assert exit_status_of_fork(read_some) == 2
 
 
-def test_a_command_shows_no_secret_anywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_and_logs_of_a_command_have_no_secrets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_tar(tmp_path / "a.tar", sample_members(3))
     url = f"pipe:cat {tmp_path}/a.tar # hunter2"
     dataset = wids.ShardListDataset([(url, 5)], allow_pipe=True, cache_dir=str(tmp_path / "c"))

@@ -12,7 +12,7 @@ from wids.storage.retry import PassingError, RetryPolicy, retrying
 IMPATIENT = RetryPolicy(attempts=3, first_delay_s=0, longest_delay_s=0)
 
 
-def test_what_passes_is_tried_again() -> None:
+def test_a_temporary_failure_is_tried_again() -> None:
     errors = [PassingError("one"), PassingError("two")]
 
     def attempt() -> str:
@@ -23,7 +23,7 @@ def test_what_passes_is_tried_again() -> None:
     assert retrying(attempt, "a.tar", IMPATIENT) == "done"
 
 
-def test_the_last_attempt_says_name_number_and_cause() -> None:
+def test_the_last_failure_names_the_object_the_attempts_and_the_cause() -> None:
     def attempt() -> None:
         raise PassingError("the server answers 503")
 

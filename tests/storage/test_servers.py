@@ -111,7 +111,7 @@ def test_nginx_serves_shards_and_parts_of_them(nginx: tuple[str, Path], tmp_path
     assert read_whole(entries, access=access, cache_dir=str(tmp_path / "c")) == read_whole(local)
 
 
-def test_a_download_goes_on_when_nginx_loses_its_worker(nginx: tuple[str, Path], tmp_path: Path) -> None:
+def test_a_download_is_resumed_when_the_nginx_worker_is_killed(nginx: tuple[str, Path], tmp_path: Path) -> None:
     address, served = nginx
     # Most of it arrives at once, and the end of it would take half a minute; when resumed, the rest arrives at once.
     data = random.Random(1).randbytes(3_200_000)
@@ -131,7 +131,7 @@ def test_a_download_goes_on_when_nginx_loses_its_worker(nginx: tuple[str, Path],
     wait_until(lambda: " 206 " in (tmp_path / "access.log").read_text())
 
 
-def test_nginx_says_what_is_not_there_or_refused(nginx: tuple[str, Path], tmp_path: Path) -> None:
+def test_missing_and_refused_objects_on_nginx_are_errors(nginx: tuple[str, Path], tmp_path: Path) -> None:
     address, _ = nginx
     for access in ("download", "range"):
         opened = Storage(StorageOptions(cache_dir=str(tmp_path / "c"), access=access))
@@ -179,7 +179,7 @@ def file_system(options: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("access", ["download", "range", "auto"])
-def test_s3_with_its_own_endpoint_and_credentials(s3: dict[str, Any], tmp_path: Path, access: Any) -> None:
+def test_s3_shards_are_read_with_endpoint_and_credentials(s3: dict[str, Any], tmp_path: Path, access: Any) -> None:
     data = write_data(tmp_path)
     for name, shard in data.items():
         file_system(s3).pipe(f"data/{name}", shard)
@@ -190,7 +190,7 @@ def test_s3_with_its_own_endpoint_and_credentials(s3: dict[str, Any], tmp_path: 
     assert found == read_whole(local)
 
 
-def test_s3_objects_that_change_are_an_error_and_no_mixture(s3: dict[str, Any], tmp_path: Path) -> None:
+def test_an_s3_object_that_changes_between_two_ranges_is_an_error(s3: dict[str, Any], tmp_path: Path) -> None:
     file_system(s3).pipe("data/changing.tar", random.Random(1).randbytes(3_000_000))
     options = StorageOptions(cache_dir=str(tmp_path), access="range", storage_options=s3)
     source = Storage(options).open({"url": "s3://data/changing.tar"})
@@ -202,7 +202,7 @@ def test_s3_objects_that_change_are_an_error_and_no_mixture(s3: dict[str, Any], 
 
 
 @pytest.mark.parametrize("access", ["download", "range"])
-def test_s3_says_what_is_not_there_without_its_secret(s3: dict[str, Any], tmp_path: Path, access: Any) -> None:
+def test_a_missing_s3_object_is_an_error_without_secrets(s3: dict[str, Any], tmp_path: Path, access: Any) -> None:
     opened = Storage(StorageOptions(cache_dir=str(tmp_path), access=access, storage_options=s3))
     with pytest.raises(FetchError, match=r"s3://data/none.tar: cannot be opened: FileNotFoundError") as caught:
         opened.open({"url": "s3://data/none.tar"})

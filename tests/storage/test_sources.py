@@ -71,7 +71,7 @@ def random_spans(draw: random.Random, number: int) -> list[tuple[int, int]]:
     return [(start, start + draw.choice((0, 1, 100, 512, 70_000))) for start in starts]
 
 
-def test_a_window_holds_what_was_asked_for(source: Source) -> None:
+def test_a_window_holds_the_requested_bytes(source: Source) -> None:
     assert source.identity.size == len(DATA)
     assert source.name.endswith("a.tar")
     for start, stop in random_spans(random.Random(2), 60):
@@ -88,7 +88,7 @@ def test_windows_come_in_the_order_of_their_spans(source: Source) -> None:
         ]
 
 
-def test_it_ends_where_the_object_does(source: Source) -> None:
+def test_windows_end_where_the_object_ends(source: Source) -> None:
     end = len(DATA)
     for start, stop in ((end, end), (end, end + 5), (end + 5, end + 9), (0, 0), (7, 7)):
         assert part(source.window(start, stop), start, stop) == DATA[start:stop]
@@ -96,21 +96,21 @@ def test_it_ends_where_the_object_does(source: Source) -> None:
     assert part(source.window(0, end), 0, end) == DATA
 
 
-def test_what_is_out_stays_valid_after_release(source: Source) -> None:
+def test_windows_stay_valid_after_release(source: Source) -> None:
     window = source.window(1000, 2000)
     source.release()
 
     assert part(window, 1000, 2000) == DATA[1000:2000]
 
 
-def test_hints_are_taken_or_ignored_and_never_raise(source: Source) -> None:
+def test_advise_never_raises(source: Source) -> None:
     for hint in ("sequential", "random", "willneed"):
         source.advise([(0, 10), (5000, 5000), (len(DATA) - 1, len(DATA) + 100_000)], hint)
     assert not source.is_removed()
     assert source.cached_bytes in {0, len(DATA)}
 
 
-def test_threads_share_it(source: Source) -> None:
+def test_threads_share_a_source(source: Source) -> None:
     wrong: list[tuple[int, int]] = []
 
     def read(seed: int) -> None:
@@ -127,5 +127,5 @@ def test_threads_share_it(source: Source) -> None:
     assert not wrong
 
 
-def test_its_digest_is_that_of_the_object(source: Source) -> None:
+def test_the_digest_of_a_source_is_that_of_its_bytes(source: Source) -> None:
     assert digest_source(source) == digest_source(BufferSource(DATA, "a"))

@@ -96,7 +96,7 @@ def farthest_hits(order: Sequence[int], capacity: int, skip: int = 0) -> float:
 
 
 @pytest.mark.parametrize(("capacity", "at_least"), [(30, 0.45), (48, 0.75)])
-def test_epochs_larger_than_the_cache_hit_what_fits(
+def test_the_hit_rate_of_epochs_larger_than_the_cache_is_near_the_optimum(
     server: WebServer, make_storage: Callable[..., Storage], capacity: int, at_least: float
 ) -> None:
     """60 shards are read in shuffled order in four epochs, the first of which can hit nothing."""
@@ -120,7 +120,9 @@ def test_skewed_access_hits_at_least_as_often_as_lru(
     assert Counted(make_storage(cache_size=capacity * SIZE), server).hit_rate(order) >= lru_hits(order, capacity)
 
 
-def test_what_was_wanted_long_ago_goes(server: WebServer, make_storage: Callable[..., Storage]) -> None:
+def test_shards_that_were_used_often_long_ago_are_removed(
+    server: WebServer, make_storage: Callable[..., Storage]
+) -> None:
     cached = Counted(make_storage(cache_size=10 * SIZE), server)
     cached.hit_rate(list(range(10)) * 20)
     cached.hit_rate([shard + 100 for shard in epochs(10, 40, random.Random(1))])
@@ -128,7 +130,7 @@ def test_what_was_wanted_long_ago_goes(server: WebServer, make_storage: Callable
     assert cached.hit_rate([shard + 100 for shard in range(10)]) >= 0.8
 
 
-def test_what_is_announced_stays_and_the_farthest_goes_first() -> None:
+def test_announced_shards_are_removed_last_and_the_farthest_of_them_first() -> None:
     def shard(name: str, arrived: int, uses: int) -> CachedShard:
         return CachedShard(name, name, Record(name, "", "", 1, 1, 1, name), arrived, arrived, uses)
 
@@ -140,7 +142,7 @@ def test_what_is_announced_stays_and_the_farthest_goes_first() -> None:
     assert choose_victim([shard("old", 1, 1), shard("hot", 9, 4)], {}).id == "old"
 
 
-def test_an_announcement_goes_with_its_process(tmp_path: Path) -> None:
+def test_an_announcement_ends_with_its_process(tmp_path: Path) -> None:
     folder = CacheFolder(str(tmp_path))
     folder.make()
     space = CacheSpace(folder, 10)
@@ -157,7 +159,7 @@ def test_an_announcement_goes_with_its_process(tmp_path: Path) -> None:
     assert space._needed_next() == {}
 
 
-def test_the_limit_holds_and_a_larger_shard_works(
+def test_the_limit_is_kept_and_a_shard_larger_than_it_is_still_cached(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     opened = make_storage(cache_size=3 * SIZE)
@@ -176,7 +178,7 @@ def test_keep_removes_nothing(server: WebServer, make_storage: Callable[..., Sto
     assert len(shards(cache_dir)) == 10
 
 
-def test_the_environment_gives_the_size(
+def test_the_environment_sets_the_cache_size(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WIDS_CACHE_SIZE", "2kB")
@@ -188,12 +190,12 @@ def test_the_environment_gives_the_size(
 
 
 @pytest.mark.parametrize("size", [0, -1, "", "GB", "1 2", "1e3x", float("nan"), float("inf"), True, "0"])
-def test_what_is_no_size_is_refused(size: Any) -> None:
+def test_an_invalid_size_is_refused(size: Any) -> None:
     with pytest.raises(ValueError, match="must be a number of bytes"):
         parse_size(size, "cache_size")
 
 
-def test_files_of_others_are_never_removed(
+def test_files_the_cache_did_not_write_are_never_removed(
     server: WebServer, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     """The cache folder is also a folder of the user's own shards."""
@@ -296,7 +298,9 @@ def total_size(folder: Path) -> int:
     return total
 
 
-def test_a_full_disk_is_one_clear_error_and_smaller_shards_still_work(small_disk: Path, server: WebServer) -> None:
+def test_a_shard_larger_than_the_disk_is_an_error_and_smaller_ones_still_work(
+    small_disk: Path, server: WebServer
+) -> None:
     opened = Storage(StorageOptions(cache_dir=str(small_disk), cache_size="1GB"))
     server.objects |= {"small.tar": bytes(MB), "large.tar": bytes(20 * MB)}
     opened.open({"url": server.url("small.tar")})
@@ -309,7 +313,7 @@ def test_a_full_disk_is_one_clear_error_and_smaller_shards_still_work(small_disk
     assert content(opened.open({"url": server.url("small.tar")})) == bytes(MB)
 
 
-def test_a_full_disk_makes_room_by_removing_what_passes(small_disk: Path, server: WebServer) -> None:
+def test_cached_shards_are_removed_when_the_disk_is_full(small_disk: Path, server: WebServer) -> None:
     opened = Storage(StorageOptions(cache_dir=str(small_disk), cache_size="1GB"))
     for number in range(12):
         server.objects[f"{number}.tar"] = bytes([number]) * (3 * MB)
@@ -324,7 +328,7 @@ def fill(opened: Storage, urls: list[str]) -> None:
         opened.open({"url": url})
 
 
-def test_a_full_disk_and_nothing_may_go_is_an_error(small_disk: Path, server: WebServer) -> None:
+def test_a_full_disk_is_an_error_with_keep(small_disk: Path, server: WebServer) -> None:
     opened = Storage(StorageOptions(cache_dir=str(small_disk), keep=True))
     for number in range(12):
         server.objects[f"{number}.tar"] = bytes([number]) * (3 * MB)
@@ -335,7 +339,7 @@ def test_a_full_disk_and_nothing_may_go_is_an_error(small_disk: Path, server: We
     assert not unfinished(small_disk)
 
 
-def test_a_gone_shard_is_let_go_at_the_next_miss(server: WebServer, cache_dir: Path, tmp_path: Path) -> None:
+def test_maps_of_removed_shards_are_closed_at_the_next_miss(server: WebServer, cache_dir: Path, tmp_path: Path) -> None:
     entries = put_shards(server, tmp_path, 6)
     dataset = wids.ShardListDataset(entries, cache_dir=str(cache_dir))
     for index in (0, 3, 6):

@@ -63,7 +63,9 @@ def test_a_relative_path_is_opened(
 
 
 @pytest.mark.parametrize("name", ["missing.tar", ".", "no/such/folder.tar", "x" * 300])
-def test_what_cannot_be_opened_is_named(name: str, tmp_path: Path, make_storage: Callable[..., Storage]) -> None:
+def test_a_file_that_cannot_be_opened_is_named_in_the_error(
+    name: str, tmp_path: Path, make_storage: Callable[..., Storage]
+) -> None:
     with pytest.raises(FetchError, match=r"is the path right\?") as caught:
         make_storage().open({"url": str(tmp_path / name)})
 
@@ -114,7 +116,7 @@ def test_a_local_shards_checksum_is_compared_until_it_changes(
         opened.open(shard)
 
 
-def test_a_local_shard_is_copied_where_asked_for(
+def test_a_local_shard_is_copied_into_the_cache_with_cache_local(
     local: Path, make_storage: Callable[..., Storage], cache_dir: Path
 ) -> None:
     opened = make_storage(cache_local=True)
@@ -267,7 +269,7 @@ def refuse_connection(*_: object) -> None:
     raise ConnectionRefusedError("no network in this test")
 
 
-def test_it_pickles_before_and_after_use(server: WebServer, make_storage: Callable[..., Storage]) -> None:
+def test_storage_pickles_before_and_after_use(server: WebServer, make_storage: Callable[..., Storage]) -> None:
     server.objects |= {"a.tar": DATA, "b.tar": DATA[::-1]}
     before = make_storage()
     copy = pickle.loads(pickle.dumps(before))
@@ -323,7 +325,7 @@ for url, error in [
     assert not shards(cache_dir)
 
 
-def test_importing_is_cheap_and_touches_nothing() -> None:
+def test_importing_storage_imports_no_heavy_package() -> None:
     script = (
         "import sys, wids.storage; wids.storage.Storage();"
         "print(sorted({'urllib3', 'fsspec', 'filelock', 'zstandard', 'torch', 'numpy'} & set(sys.modules)))"
@@ -347,7 +349,7 @@ def test_a_remote_descriptor_cannot_run_commands(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_nothing_is_read_from_a_default_folder_that_somebody_else_made(
+def test_nothing_is_read_from_a_default_folder_that_another_user_owns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: WebServer
 ) -> None:
     monkeypatch.delenv("WIDS_CACHE")

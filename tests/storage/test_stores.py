@@ -44,7 +44,9 @@ def put(url: str, data: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a b.tar", "it's.tar", "a#b?c.tar", "日本.tar"])
-def test_any_name_is_fetched_as_it_is(name: str, bucket: str, make_storage: Callable[..., Storage]) -> None:
+def test_names_with_special_characters_are_fetched(
+    name: str, bucket: str, make_storage: Callable[..., Storage]
+) -> None:
     url = put(f"{bucket}/{name}", DATA)
 
     assert content(make_storage().open({"url": url, "filesize": len(DATA)})) == DATA
@@ -67,7 +69,7 @@ def test_a_wrong_size_is_refused(bucket: str, make_storage: Callable[..., Storag
 @pytest.mark.parametrize(
     ("scheme", "extra"), [("s3", "s3"), ("gs", "gcs"), ("az", "azure"), ("abfs", "azure"), ("hf", "hf")]
 )
-def test_a_missing_driver_is_named_with_what_to_install(
+def test_a_missing_driver_is_named_with_how_to_install_it(
     scheme: str, extra: str, make_storage: Callable[..., Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(protocol: str) -> None:
@@ -82,7 +84,7 @@ def test_a_missing_driver_is_named_with_what_to_install(
 @pytest.mark.parametrize(
     "url", ["nonsense://a/b.tar", "memory://a::memory://b", "simplecache://a.tar", "zip://a.tar", "://", "a+b://"]
 )
-def test_what_no_store_reads_is_refused(url: str, make_storage: Callable[..., Storage]) -> None:
+def test_urls_that_no_store_reads_are_refused(url: str, make_storage: Callable[..., Storage]) -> None:
     with pytest.raises(FetchError):
         make_storage().open({"url": url})
 
@@ -144,7 +146,7 @@ class Failing(Renamed):
         return info
 
 
-def test_a_store_that_comes_back_is_asked_again(bucket: str, make_storage: Callable[..., Storage]) -> None:
+def test_a_store_that_fails_temporarily_is_tried_again(bucket: str, make_storage: Callable[..., Storage]) -> None:
     fsspec.register_implementation("failing", Failing, clobber=True)
     url = put(f"{bucket}/a.tar", DATA).replace("memory://", "failing://")
     Failing.failures = 2

@@ -44,7 +44,7 @@ def test_a_shard_is_fetched_once(storage: Storage, server: WebServer) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b.tar", "it's.tar", 'say "hi".tar', "a;touch x.tar", "日本.tar", "a%b.tar"])
-def test_any_name_is_fetched_as_it_is(name: str, storage: Storage, server: WebServer) -> None:
+def test_names_with_special_characters_are_fetched(name: str, storage: Storage, server: WebServer) -> None:
     server.objects[name] = b"content of " + name.encode()
 
     source = storage.open({"url": server.url(name.replace("%", "%25"))})
@@ -61,7 +61,9 @@ def test_same_basenames_in_different_folders_are_different_shards(storage: Stora
 
 
 @pytest.mark.parametrize("code", [404, 403, 410, 401, 400])
-def test_a_refusal_is_an_error_at_once(code: int, storage: Storage, server: WebServer, cache_dir: Path) -> None:
+def test_a_permanent_status_is_an_error_without_another_attempt(
+    code: int, storage: Storage, server: WebServer, cache_dir: Path
+) -> None:
     server.behaviours["a.tar"] = [status(code)]
 
     message = refused(storage, server)
@@ -72,14 +74,14 @@ def test_a_refusal_is_an_error_at_once(code: int, storage: Storage, server: WebS
 
 
 @pytest.mark.parametrize("code", [500, 502, 503, 429, 408])
-def test_a_passing_status_is_tried_again(code: int, storage: Storage, server: WebServer) -> None:
+def test_a_temporary_status_is_tried_again(code: int, storage: Storage, server: WebServer) -> None:
     server.behaviours["a.tar"] = [status(code), status(code)]
 
     assert content(storage.open({"url": server.url("a.tar")})) == DATA
     assert len(server.requests) == 3
 
 
-def test_attempts_end(storage: Storage, server: WebServer, cache_dir: Path) -> None:
+def test_an_error_is_raised_after_the_last_attempt(storage: Storage, server: WebServer, cache_dir: Path) -> None:
     server.behaviours["a.tar"] = [status(503)] * 20
 
     message = refused(storage, server)
@@ -99,14 +101,16 @@ def test_a_refused_connection_is_tried_again_and_then_an_error(storage: Storage)
 
 
 @pytest.mark.parametrize("at", [0, 1, 100_000, len(DATA) - 1])
-def test_a_cut_body_is_fetched_again(at: int, storage: Storage, server: WebServer) -> None:
+def test_a_truncated_body_is_fetched_again(at: int, storage: Storage, server: WebServer) -> None:
     server.behaviours["a.tar"] = [cut(at)]
 
     assert content(storage.open({"url": server.url("a.tar")})) == DATA
     assert "Range" not in server.requests[1][1]
 
 
-def test_a_body_that_is_always_cut_never_becomes_a_shard(storage: Storage, server: WebServer, cache_dir: Path) -> None:
+def test_a_body_that_is_always_truncated_never_becomes_a_shard(
+    storage: Storage, server: WebServer, cache_dir: Path
+) -> None:
     server.behaviours["a.tar"] = [cut(1000)] * 20
 
     refused(storage, server)
@@ -117,7 +121,7 @@ def test_a_body_that_is_always_cut_never_becomes_a_shard(storage: Storage, serve
     assert content(storage.open({"url": server.url("a.tar")})) == DATA
 
 
-def test_a_cut_body_with_a_strong_tag_goes_on_where_it_ended(storage: Storage, server: WebServer) -> None:
+def test_a_truncated_body_with_a_strong_etag_is_resumed(storage: Storage, server: WebServer) -> None:
     import hashlib
 
     md5 = hashlib.md5(DATA).hexdigest()
@@ -138,7 +142,7 @@ def test_a_cut_body_with_a_strong_tag_goes_on_where_it_ended(storage: Storage, s
         pytest.param(resumed('"version-2"'), id="object replaced"),
     ],
 )
-def test_a_whole_body_in_answer_to_a_resume_begins_anew(
+def test_a_whole_body_in_response_to_a_resume_starts_again(
     answer: Callable[[Handler, bytes], None], storage: Storage, server: WebServer
 ) -> None:
     server.behaviours["a.tar"] = [cut(3_000_000, ETag=ETAG), answer]
@@ -155,7 +159,7 @@ def test_a_whole_body_in_answer_to_a_resume_begins_anew(
         pytest.param(status(416), id="not satisfiable"),
     ],
 )
-def test_a_wrong_answer_to_a_resume_is_not_taken(
+def test_a_wrong_response_to_a_resume_is_rejected(
     answer: Callable[[Handler, bytes], None], storage: Storage, server: WebServer
 ) -> None:
     server.behaviours["a.tar"] = [cut(3_000_000, ETag=ETAG), answer]
@@ -163,14 +167,14 @@ def test_a_wrong_answer_to_a_resume_is_not_taken(
     assert content(storage.open({"url": server.url("a.tar")})) == DATA
 
 
-def test_a_weak_tag_does_not_resume(storage: Storage, server: WebServer) -> None:
+def test_a_weak_etag_is_not_used_to_resume(storage: Storage, server: WebServer) -> None:
     server.behaviours["a.tar"] = [cut(3_000_000, ETag="W/" + ETAG)]
 
     assert content(storage.open({"url": server.url("a.tar")})) == DATA
     assert "Range" not in server.requests[1][1]
 
 
-def test_a_large_object_may_be_cut_more_often_than_there_are_attempts(
+def test_resumes_that_make_progress_are_not_limited_by_the_number_of_attempts(
     make_storage: Callable[..., Storage], server: WebServer
 ) -> None:
     server.objects["a.tar"] = big = DATA * 4
@@ -211,7 +215,7 @@ def test_a_wrong_checksum_is_refused(make_storage: Callable[..., Storage], serve
     assert not shards(cache_dir)
 
 
-def test_what_was_damaged_on_the_way_is_fetched_again(make_storage: Callable[..., Storage], server: WebServer) -> None:
+def test_a_shard_damaged_in_transit_is_fetched_again(make_storage: Callable[..., Storage], server: WebServer) -> None:
     import hashlib
 
     server.objects["a.tar"] = DATA
@@ -221,9 +225,7 @@ def test_what_was_damaged_on_the_way_is_fetched_again(make_storage: Callable[...
     assert content(make_storage(checksum="md5").open(shard)) == DATA
 
 
-def test_nothing_is_compared_where_nothing_is_asked_for(
-    make_storage: Callable[..., Storage], server: WebServer
-) -> None:
+def test_nothing_is_compared_with_checksum_none(make_storage: Callable[..., Storage], server: WebServer) -> None:
     server.objects["a.tar"] = DATA
     shard = {"url": server.url("a.tar"), "filesize": 1, "md5sum": "0" * 32}
 
@@ -251,7 +253,7 @@ def test_credentials_of_the_url_are_sent_as_a_header(storage: Storage, server: W
     assert server.requests[0][1]["Authorization"] == "Basic bWU6cEBzcw=="
 
 
-def test_a_body_is_asked_for_as_it_is_stored(storage: Storage, server: WebServer) -> None:
+def test_bodies_are_requested_without_content_encoding(storage: Storage, server: WebServer) -> None:
     storage.open({"url": server.url("a.tar")})
 
     assert server.requests[0][1]["Accept-Encoding"] == "identity"
@@ -267,7 +269,7 @@ def test_a_body_is_asked_for_as_it_is_stored(storage: Storage, server: WebServer
         pytest.param([status(302, Location="ftp://me:hunter2@host/a.tar")] * 50, id="redirected to another scheme"),
     ],
 )
-def test_no_secret_is_shown(
+def test_errors_logs_and_file_names_have_no_secrets(
     behaviour: list[object], storage: Storage, server: WebServer, cache_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", logger="wids")
@@ -283,7 +285,7 @@ def test_no_secret_is_shown(
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[/a.tar", "http://host:port/a.tar", "https:///a.tar"])
-def test_what_is_no_url_is_refused_at_once(url: str, storage: Storage) -> None:
+def test_an_invalid_url_is_refused(url: str, storage: Storage) -> None:
     with pytest.raises(FetchError, match="written right"):
         storage.open({"url": url})
 
