@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("before", [None, b"old"], ids=["where nothing was", "in place of another"])
+@pytest.mark.parametrize("before", [None, b"old"], ids=["new file", "replaced file"])
 def test_a_file_appears_when_the_block_ends(tmp_path: Path, before: bytes | None) -> None:
     path = tmp_path / "a"
     if before is not None:

@@ -207,8 +207,12 @@ def command(pid: int) -> bytes:
 def test_prefetching_local_shards_copies_nothing_into_the_cache(tmp_path: Path, cache_dir: Path) -> None:
     paths = [str(write_tar(tmp_path / f"{n}.tar", sample_members(3, first=3 * n))) for n in range(4)]
     with wids.ShardListDataset([(path, 3) for path in paths], cache_dir=str(cache_dir)) as dataset:
-        assert [dataset.key(index) for index in wids.ShardListSampler(dataset, shards_ahead=2)]
+        keys = [dataset.key(index) for index in wids.ShardListSampler(dataset, shards_ahead=2)]
+    # What the other process does with each shard; it may not have come to the last ones.
+    sizes = [Storage(StorageOptions(cache_dir=str(cache_dir))).make_ready({"url": path}) for path in paths]
 
+    assert sorted(keys) == [f"{number:06d}" for number in range(12)]
+    assert sizes == [Path(path).stat().st_size for path in paths]
     assert not shards(cache_dir)
 
 

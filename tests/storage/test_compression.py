@@ -70,7 +70,9 @@ def test_a_local_compressed_shard_is_unpacked(
 
 
 @pytest.mark.parametrize(
-    "magic", [b"\x1f\x8b\x08", b"BZh91AY&SY", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"]
+    "magic",
+    [b"\x1f\x8b\x08", b"BZh91AY&SY", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"],
+    ids=["gzip", "bzip2", "xz", "zstd", "skippable zstd frame"],
 )
 def test_a_tar_whose_first_name_begins_with_a_magic_number_is_read_as_a_tar(
     magic: bytes, tmp_path: Path, make_storage: Callable[..., Storage]

@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import signal
 import stat
-import subprocess
 import tempfile
 import threading
 from pathlib import Path
@@ -23,8 +22,7 @@ from wids.errors import FetchError
 from wids.storage import Storage, disk_cache, folder, space
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
+    from collections.abc import Callable
 
 DATA = bytes(range(256)) * 8192
 SPAWN: Any = multiprocessing.get_context("spawn")
@@ -123,7 +121,7 @@ def test_a_waiting_process_takes_over_when_the_fetching_one_is_killed(
     server.behaviours["a.tar"] = [hold(started, go_on, at=1_500_000)]
     first, _ = start_reader(make_storage(), [server.url("a.tar")], context)
     assert started.wait(60)
-    second, answers = start_reader(make_storage(), [server.url("a.tar")], work=open_and_tell_when_waiting)
+    second, answers = start_reader(make_storage(), [server.url("a.tar")], work=open_and_report_waiting)
     assert answers.get(timeout=60) == "waiting"
 
     os.kill(first.pid, signal.SIGKILL)
@@ -135,7 +133,7 @@ def test_a_waiting_process_takes_over_when_the_fetching_one_is_killed(
     assert [path.stat().st_size for path in shards(cache_dir)] == [len(DATA)]
 
 
-def open_and_tell_when_waiting(storage: Storage, urls: list[str], answers: Any) -> None:
+def open_and_report_waiting(storage: Storage, urls: list[str], answers: Any) -> None:
     """Send an answer once another process holds the lock, which filelock logs at each attempt."""
 
     class Waiting(logging.Handler):
@@ -158,11 +156,11 @@ def test_a_child_forked_during_a_download_does_not_keep_the_lock(
     server.behaviours["a.tar"] = [hold(started, go_on, at=1_500_000)]
     storage = make_storage()
     pids = SPAWN.Queue()
-    forked = SPAWN.Event()
-    parent = SPAWN.Process(target=download_and_fork, args=(storage, server.url("a.tar"), forked, pids))
+    may_fork = SPAWN.Event()
+    parent = SPAWN.Process(target=download_and_fork, args=(storage, server.url("a.tar"), may_fork, pids))
     parent.start()
     assert started.wait(60)
-    forked.set()
+    may_fork.set()
     grandchild = pids.get(timeout=60)
 
     os.kill(parent.pid, signal.SIGKILL)
@@ -174,9 +172,9 @@ def test_a_child_forked_during_a_download_does_not_keep_the_lock(
         parent.join(60)
 
 
-def download_and_fork(storage: Storage, url: str, go_on: Any, pids: Any) -> None:
+def download_and_fork(storage: Storage, url: str, may_fork: Any, pids: Any) -> None:
     threading.Thread(target=storage.open, args=({"url": url},), daemon=True).start()
-    go_on.wait(60)
+    may_fork.wait(60)
     pid = os.fork()
     if pid == 0:
         signal.pause()
@@ -426,34 +424,6 @@ def test_a_full_disk_or_quota_is_an_error_and_leaves_no_file(
     assert not shards(cache_dir)
     assert not unfinished(cache_dir)
     assert content(make_storage().open({"url": server.url("small.tar")})) == b"small"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MiB."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path], capture_output=True, text=True, check=False
-    )
-    if mount.returncode:
-        pytest.skip(f"cannot mount: {mount.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", "--lazy", path], check=True)
-
-
-def test_a_disk_that_is_too_small_is_said_and_leaves_nothing(
-    small_disk: Path, server: WebServer, make_storage: Callable[..., Storage]
-) -> None:
-    server.objects |= {"large.tar": DATA * 3, "small.tar": DATA}
-    storage = make_storage(cache_dir=str(small_disk))
-
-    with pytest.raises(FetchError, match=r"large\.tar: the disk of the cache folder .* is full"):
-        storage.open({"url": server.url("large.tar")})
-
-    assert not shards(small_disk)
-    assert not unfinished(small_disk)
-    assert content(storage.open({"url": server.url("small.tar")})) == DATA
 
 
 def test_leftovers_of_dead_processes_are_removed_at_the_next_start(

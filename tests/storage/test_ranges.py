@@ -17,7 +17,7 @@ import pytest
 import wids
 from tests.storage.reading import exit_status_of_fork
 from tests.storage.reading import shards as cached_shards
-from tests.storage.web_server import WebServer, send, status, tag
+from tests.storage.web_server import WebServer, status, tag
 from tests.support import sample_members, write_tar
 from wids.errors import FetchError, ShardMismatchError
 from wids.source import join_spans
@@ -198,10 +198,6 @@ def test_an_object_that_changes_between_two_ranges_is_an_error(ranges: WebServer
     assert by_ranges(other, tmp_path / "cache").read(5)[".txt"].startswith(b"TEXT")
 
 
-def whole_body(handler: Handler, body: bytes) -> None:
-    send(handler, body)
-
-
 def short_part(handler: Handler, body: bytes) -> None:
     """Announce the requested part, and send half of it."""
     first, last = handler.headers["Range"].removeprefix("bytes=").split("-")
@@ -226,13 +222,15 @@ def other_part(handler: Handler, body: bytes) -> None:
     handler.wfile.write(part)
 
 
-@pytest.mark.parametrize("lie", [short_part, other_part, status(503), status(500)])
+@pytest.mark.parametrize(
+    "wrong", [short_part, other_part, status(503), status(500)], ids=["truncated", "other range", "503", "500"]
+)
 def test_a_response_that_is_not_the_requested_range_is_tried_again(
-    ranges: WebServer, tmp_path: Path, make_storage: Callable[..., Storage], lie: Any
+    ranges: WebServer, tmp_path: Path, make_storage: Callable[..., Storage], wrong: Any
 ) -> None:
     put_shards(ranges, tmp_path, [10], size=1000)
     source = make_storage(access="range").open({"url": ranges.url("0000.tar")})
-    ranges.behaviours["0000.tar"] = [lie, lie]
+    ranges.behaviours["0000.tar"] = [wrong, wrong]
     view, base = source.window(5000, 6000)
 
     assert bytes(view[5000 - base : 6000 - base]) == ranges.objects["0000.tar"][5000:6000]
@@ -270,7 +268,7 @@ def test_a_wrong_size_is_a_mismatch(ranges: WebServer, tmp_path: Path) -> None:
 
 def test_an_empty_object_is_an_error(ranges: WebServer, tmp_path: Path) -> None:
     ranges.objects["e.tar"] = b""
-    with pytest.raises(ValueError, match=r"0 samples|empty|no tar"):
+    with pytest.raises(ValueError, match=r"e\.tar: no tar archive: the file is empty"):
         by_ranges([{"url": ranges.url("e.tar"), "nsamples": 1}], tmp_path / "cache").read(0)
 
 
