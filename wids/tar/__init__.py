@@ -2,14 +2,16 @@
 
 from wids.tar.index import TarIndex, build_index, group_members
 from wids.tar.kept import add_checksums, decode_index, digest_ends, digest_headers, encode_index
+from wids.tar.listing import Listing, MemberLocation
 from wids.tar.member_file import MemberFile
 from wids.tar.members import Members, scan_members
 from wids.tar.names import Names, find_dot
 from wids.tar.offsets import first_headers, format_offsets, parse_offsets, stops_of
-from wids.tar.reader import MemberLocation, TarReader
+from wids.tar.reader import TarReader
 from wids.tar.stale import StaleIndexError
 
 __all__ = [
+    "Listing",
     "MemberFile",
     "MemberLocation",
     "Members",

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from wids.errors import ShardMismatchError, TarFormatError
 from wids.tar.headers import BLOCK
+from wids.tar.listing import Listing
 from wids.tar.member_file import MemberFile
 from wids.tar.stale import compare_header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Container, Iterable
 
     from wids.source import Source, Span, Window
     from wids.tar.index import TarIndex
@@ -38,19 +35,7 @@ MAX_SPARSE_BYTES = 1 << 30
 """Bytes of the largest sparse member that is read into memory; `open` streams larger ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberLocation:
-    """Where the bytes of a member are in its shard."""
-
-    url: str
-    """URL of the shard, resolved as the descriptor says."""
-    offset: int
-    """Bytes from the start of the shard to the member's first byte."""
-    size: int
-    """Bytes in the member."""
-
-
-class TarReader:
+class TarReader(Listing):
     """Reads samples of one shard; safe to use from several threads.
 
     Args:
@@ -68,19 +53,11 @@ class TarReader:
         "_bytes",
         "_checksums",
         "_compares_headers",
-        "_ends",
         "_fields",
         "_has_large",
-        "_index",
-        "_keys",
-        "_kinds",
         "_map",
         "_next_large",
-        "_offsets",
-        "_sizes",
         "_special",
-        "_starts",
-        "num_samples",
         "source",
     )
 
@@ -90,18 +67,10 @@ class TarReader:
                 f"{source.name}: there are no checksums to compare its members with; make them with: "
                 "widsindex create --index --checksums"
             )
+        super().__init__(index, source.name)
         self.source = source
         self._compares_headers = compare and source.is_remote
         self._checksums = index.checksums.data if verify and index.checksums is not None else None
-        self.num_samples = index.num_samples
-        self._index = index
-        # Memoryviews give plain ints; numpy arrays would give numpy scalars, which take longer.
-        self._starts = index.starts.data
-        self._offsets = index.offsets.data
-        self._sizes = index.sizes.data
-        self._kinds = index.kinds.data
-        self._ends = index.key_ends.data
-        self._keys = index.keys
         self._fields = [fields if len(set(fields)) == len(fields) else None for fields in index.fields_of_kind]
         # A mapped source returns its whole map for any window, so one request serves all reads.
         view, base = source.window(0, 0)
@@ -199,66 +168,6 @@ class TarReader:
         before = BLOCK if self._compares_headers else 0
         return [(max(0, stored - before), stored + length) for _, stored, length in segments]
 
-    @property
-    def index(self) -> TarIndex:
-        """The index of the shard."""
-        return self._index
-
-    @property
-    def notes(self) -> list[str]:
-        """Warnings about the end of the archive, one sentence each."""
-        return self._index.notes
-
-    def key(self, position: int) -> str:
-        """Return the key of one sample."""
-        ends = self._ends
-        return str(self._keys[ends[position - 1] if position else 0 : ends[position]], "utf-8", "surrogateescape")
-
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of all samples in order, much faster than calling `key` for each."""
-        text = bytes(self._keys)
-        start = 0
-        for end in self._ends:
-            yield str(text[start:end], "utf-8", "surrogateescape")
-            start = end
-
-    def fields(self, position: int) -> tuple[str, ...]:
-        """Return the fields of one sample, in archive order."""
-        return self._index.fields_of_kind[self._kinds[position]]
-
-    def sizes(self, position: int) -> dict[str, int]:
-        """Return the size of each field of one sample in bytes, in archive order; the last one's of a field that occurs twice."""
-        return {name: self._sizes[number] for number, name in self._members(position)}
-
-    def sizes_of_fields(self, num_samples: int) -> Iterator[tuple[str, NDArray[np.integer]]]:
-        """Yield the fields of the first `num_samples` samples, each with its members' sizes, `(num_members,)` integers, bytes.
-
-        A field may be yielded more than once, each time for other members.
-        """
-        index = self._index
-        starts, kinds = np.asarray(index.starts)[:num_samples], np.asarray(index.kinds)[:num_samples]
-        for kind, names in enumerate(index.fields_of_kind):
-            firsts = starts[kinds == kind].astype(np.int64)
-            for place, name in enumerate(names if len(firsts) else ()):
-                yield name, np.asarray(index.sizes)[firsts + place]
-
-    def locate(self, position: int, url: str) -> dict[str, MemberLocation]:
-        """Return where the members of one sample are, without reading them.
-
-        Raises:
-            TarFormatError: As for `read`.
-            ValueError: A member is sparse, so that its bytes are not in one place.
-        """
-        self._check_fields(position)
-        locations = {}
-        for number, name in self._members(position):
-            if number in self._index.sparse:
-                raise ValueError(
-                    f"{self.source.name}: {self.key(position)!r}, field {name!r}: is sparse, it has no one place"
-                )
-            locations[name] = MemberLocation(url, self._offsets[number], self._sizes[number])
-        return locations
-
     def open(self, position: int, field: str) -> io.BufferedReader:
         """Return a seekable file over one member; only the bytes that are read from it are copied.
 
@@ -312,10 +221,6 @@ class TarReader:
 
     # Special members: sparse ones and broken hard links
 
-    def _members(self, position: int) -> list[tuple[int, str]]:
-        first = self._starts[position]
-        return list(enumerate(self.fields(position), first))
-
     def _has_special(self, first: int, stop: int) -> bool:
         place = bisect_right(self._special, first - 1)
         return place < len(self._special) and self._special[place] < stop
@@ -340,19 +245,6 @@ class TarReader:
                 if self._checksums is not None:
                     self._compare(part, number, name, position)
                 sample[name] = make(part)
-
-    def _check_fields(self, position: int) -> None:
-        members = self._members(position)
-        seen: dict[str, int] = {}
-        for number, name in members:
-            if name in seen:
-                raise TarFormatError(
-                    f"{self.source.name}: key {self.key(position)!r} has the field {name!r} twice, at bytes "
-                    f"{self._offsets[seen[name]]} and {self._offsets[number]}; write the shard again without one of them"
-                )
-            seen[name] = number
-            if number in self._index.broken_links:
-                raise TarFormatError(f"{self.source.name}: {self._index.broken_links[number]}; write the shard again")
 
     def _segments(self, number: int) -> list[Segment]:
         return self._index.sparse.get(number, [(0, self._offsets[number], self._sizes[number])])
