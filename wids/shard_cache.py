@@ -17,11 +17,8 @@ from itertools import islice
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tqdm import tqdm
-
-from wids.closing import threads
 from wids.errors import ShardMismatchError, WidsError, redact
-from wids.index_files import IndexFiles
+from wids.index_files import IndexFiles, Recalled
 from wids.storage import DiskReads, PerProcess, RangeSource
 from wids.tar import TarReader
 from wids.words import counted
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
 
     from wids.source import Span
     from wids.storage import Storage
-    from wids.tar import TarIndex
+    from wids.tar import Listing, TarIndex
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +72,7 @@ class ShardCache:
         self.lru_size = lru_size
         self.verify_members = verify_members
         self._indexes = IndexFiles(storage)
+        self._recalled = Recalled(storage, self._indexes)
         self.accesses = 0
         self.misses = 0
         # A forked child inherits its parent's counts, and must not report them a second time.
@@ -97,10 +95,13 @@ class ShardCache:
             "storage": self.storage,
             "lru_size": self.lru_size,
             "verify_members": self.verify_members,
+            "told": self._recalled.told,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        told = state.pop("told")
         self.__init__(**state)  # type: ignore[misc]
+        self._recalled.told.update(told)
 
     def get(self, shard: int, index: int | None = None) -> TarReader:
         """Return the reader of a shard, opening the shard if needed.
@@ -110,7 +111,7 @@ class ShardCache:
             index: Index of the sample that the shard is needed for; `ShardListDataset.in_flight` reports it.
 
         Raises:
-            ShardMismatchError: The shard has fewer samples than its descriptor says.
+            ShardMismatchError: The shard has fewer samples than its descriptor says, or others than `listing` said.
             TarFormatError: The shard is damaged, or is not a tar.
             FetchError: The shard cannot be opened or fetched.
         """
@@ -119,6 +120,20 @@ class ShardCache:
             reader = self._open_once(shard, index)
         self.accesses += 1
         self._last_used[shard] = self.accesses
+        return reader
+
+    def listing(self, shard: int) -> Listing:
+        """Return what the index of a shard says about its samples; the shard is not fetched if its index pack can tell.
+
+        Errors are those of `get`, which refuses a shard that later proves to have other samples, or in other places.
+        """
+        if shard not in self._readers and shard not in self._stale:
+            recalled = self._recalled.find(shard, self.shards[shard])
+            if recalled is not None:
+                return recalled
+        reader = self.get(shard)
+        if reader.source.is_remote:
+            self._recalled.note(shard, reader)
         return reader
 
     def fetch_ahead(self, shards: Sequence[int]) -> None:
@@ -150,15 +165,20 @@ class ShardCache:
         """Release all shards. Those that views, files or running reads still use are closed when these are gone."""
         for shard in list(self._readers):
             self._drop(shard)
+        self._recalled.forget()
         self.storage.upcoming.stop()
 
     def count_samples(self, unknown: Sequence[int]) -> dict[int, int]:
-        """Index these shards, several at a time, and return the number of samples in each.
+        """Return the number of samples in each of these shards; those that are at hand, or in no pack, are indexed.
 
         One process of the machine does the work. The others wait, and then find the indexes that it stored. On a terminal,
         a progress bar appears after two seconds. The errors are those of `index`.
         """
-        counts = self._visit_alone(lambda shard: self._open(shard).num_samples, unknown, "counting samples")
+
+        def count(shard: int) -> int:
+            return (self._recalled.find(shard, self.shards[shard]) or self._open(shard)).num_samples
+
+        counts = self._indexes.visit_alone(count, unknown, "counting samples")
         return dict(zip(unknown, counts, strict=True))
 
     def index(self, shard: int) -> TarIndex:
@@ -194,24 +214,14 @@ class ShardCache:
             return True
 
         unknown = [shard for shard in shards if not visit_known(shard)]
-        self._visit_alone(lambda shard: visit(shard, self.index(shard)), unknown, "indexing shards")
+        self._indexes.visit_alone(lambda shard: visit(shard, self.index(shard)), unknown, "indexing shards")
 
     def _recall(self, shard: int) -> TarIndex | None:
         """Return a shard's index if the shard is open, or if a pack has an index that can be the shard's; else None."""
         reader = self._readers.get(shard)
         if reader is not None:
             return reader.index
-        description = self.shards[shard]
-        index = None if shard in self._stale else self._indexes.recall(description)
-        return None if index is None or index.num_samples < (description.get("nsamples") or 0) else index
-
-    def _visit_alone(self, visit: Callable[[int], T], shards: Sequence[int], title: str) -> list[T]:
-        """Call `visit` for each shard in a pool of threads, while other processes of the machine wait their turn."""
-        if not shards:
-            return []
-        workers = min(16, 2 * (os.cpu_count() or 1), len(shards))
-        with self._indexes.exclusive(), threads(workers) as pool:
-            return list(tqdm(pool.map(visit, shards), title, len(shards), unit="shard", delay=2, disable=None))
+        return None if shard in self._stale else self._indexes.recall(self.shards[shard])
 
     def _open_once(self, shard: int, index: int | None) -> TarReader:
         with self._locks.setdefault((os.getpid(), shard % _NUM_LOCKS), threading.Lock()):
@@ -240,6 +250,7 @@ class ShardCache:
         )
         reader = TarReader(source, index, verify=self.verify_members, compare=not is_stale)
         self._compare(shard, description, reader)
+        self._recalled.check(shard, reader)
         return reader
 
     def reindex(self, shard: int) -> None:

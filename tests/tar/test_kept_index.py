@@ -156,6 +156,32 @@ def test_a_forged_index_reads_nothing_outside_its_shard(data: st.DataObject) -> 
         assert all(value in archive for value in sample.values())
 
 
+@pytest.mark.parametrize(
+    ("members", "is_same"),
+    [
+        pytest.param([("a.txt", b"1"), ("a.cls", b"2"), ("b.txt", b"34")], True, id="other bytes"),
+        pytest.param([("a.txt", b"x"), ("a.cls", b"y"), ("c.txt", b"zz")], False, id="other key"),
+        pytest.param([("a.txt", b"x"), ("a.jpg", b"y"), ("b.txt", b"zz")], False, id="other field"),
+        pytest.param([("a.txt", b"x"), ("b.cls", b"y"), ("b.txt", b"zz")], False, id="other sample"),
+        pytest.param([("a.txt", b"x"), ("a.cls", b"y"), ("b.txt", b"z")], False, id="other size"),
+        pytest.param([("README", b""), ("a.txt", b"x"), ("a.cls", b"y"), ("b.txt", b"zz")], False, id="other place"),
+        pytest.param([], False, id="none"),
+    ],
+)
+def test_the_digest_tells_indexes_apart_and_knows_a_stored_one(
+    tmp_path: Path, members: list[tuple[str, bytes]], is_same: bool
+) -> None:
+    first = [("a.txt", b"x"), ("a.cls", b"y"), ("b.txt", b"zz")]
+    index, other = (
+        build_index(MmapSource(str(write_tar(tmp_path / f"{number}.tar", each))))
+        for number, each in enumerate((first, members))
+    )
+
+    assert (index.digest() == other.digest()) is is_same
+    for each in (index, other):
+        assert decode_index(memoryview(encode_index(each, "it")), "it").digest() == each.digest()
+
+
 def test_an_index_of_another_shard_or_a_newer_version_is_refused(shard: Path) -> None:
     data = encode_index(build_index(MmapSource(str(shard))), "it")
     columns = load(data)

@@ -64,11 +64,29 @@ class Access(Metadata):
     def locate(self, index: int) -> dict[str, MemberLocation]:
         """Return `{field: MemberLocation(url, offset, size)}` of one sample; no member is read.
 
+        A shard that would have to be fetched or copied first is left alone if its index pack can answer. The pack must have an
+        entry of the shard's name, with the `filesize` of the descriptor, where that has one, and at least its `nsamples`.
+        Whether the stored shard is the one that the pack describes is found out when the shard is opened: if other places
+        were told, reads of it raise `ShardMismatchError`. All other shards are opened as for a read, and have their index
+        compared with them or made.
+
+        Returns:
+            By field, the URL of the shard, and offset and size in bytes; of a compressed shard, in the tar inside it.
+
         Raises:
             IndexError: `index` is out of range.
+            ValueError: A field is a sparse file, whose bytes are not in one place.
+            ShardMismatchError: The shard does not match its descriptor, or what was told of it before.
+            TarFormatError: The shard is damaged.
+            FetchError: No pack can answer, and the shard cannot be opened.
+
+        Examples:
+            >>> place = dataset.locate(3)[".txt"]
+            >>> place.url.rpartition("/")[2], place.offset, place.size
+            ('shard-0000.tar', 6656, 9)
         """
         shard, position = self._find(index)
-        located = self._cache.get(shard).locate(position, self._shard_facts[shard][1])
+        located = self._cache.listing(shard).locate(position, self._shard_facts[shard][1])
         for join, place in self._joined_places(index):
             join.merge(located, join.other.locate(place))
         return located

@@ -136,12 +136,12 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
         return self.datasets[component].open(place, field)  # type: ignore[no-any-return]
 
     def locate(self, index: int) -> dict[str, MemberLocation]:
-        """Return `{field: MemberLocation(url, offset, size)}` of one sample."""
+        """Return `{field: MemberLocation(url, offset, size)}` of one sample, as `locate` of its dataset does."""
         component, place = self.find(index)
         return self.datasets[component].locate(place)  # type: ignore[no-any-return]
 
     def key(self, index: int) -> str:
-        """Return the key of one sample."""
+        """Return the key of one sample, as `key` of its dataset does."""
         component, place = self.find(index)
         return self.datasets[component].key(place)  # type: ignore[no-any-return]
 

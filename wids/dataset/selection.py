@@ -157,13 +157,16 @@ class Selection:
         return Keys(self, self._tables().iterate_keys)
 
     def key(self, index: int) -> str:
-        """Return the key of one sample.
+        """Return the key of one sample; like `locate`, without a fetch where the index pack can answer.
 
         Raises:
             IndexError: `index` is out of range.
+            ShardMismatchError: The shard does not match its descriptor, or what was told of it before.
+            TarFormatError: The shard is damaged.
+            FetchError: No pack can answer, and the shard cannot be opened.
         """
         shard, position = self._find(index)
-        return self._cache.get(shard).key(position)
+        return self._cache.listing(shard).key(position)
 
     def index_of(self, key: str) -> int:
         """Return the lowest index of a key. The first call reads the index of every shard.

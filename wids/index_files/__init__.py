@@ -9,12 +9,14 @@ An index that does not fit its shard, is damaged or of another version is rebuil
 from wids.index_files.cache import IndexCache
 from wids.index_files.files import IndexFiles
 from wids.index_files.pack import SUFFIX, IndexPack, entry_name, pack_index, unpack_index, write_pack
+from wids.index_files.recalled import Recalled
 
 __all__ = [
     "SUFFIX",
     "IndexCache",
     "IndexFiles",
     "IndexPack",
+    "Recalled",
     "entry_name",
     "pack_index",
     "unpack_index",

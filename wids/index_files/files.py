@@ -8,8 +8,11 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tqdm import tqdm
+
+from wids.closing import threads
 from wids.errors import FetchError, redact
 from wids.index_files.cache import IndexCache
 from wids.index_files.pack import IndexPack
@@ -17,11 +20,13 @@ from wids.storage import ReadAhead
 from wids.tar import build_index, parse_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from wids.source import Source
     from wids.storage import Storage
     from wids.tar import TarIndex
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +48,7 @@ class IndexFiles:
         self._cache = IndexCache(storage)
         self._packs: dict[str, IndexPack | None] = {}
         self._fetched_again: set[str] = set()
+        self._misfits: set[str] = set()
         self._not_before: dict[str, float] = {}
         self._locks: dict[tuple[int, str], threading.RLock] = {}
 
@@ -69,12 +75,16 @@ class IndexFiles:
     def recall(self, shard: Mapping[str, Any]) -> TarIndex | None:
         """Return a shard's index from its pack without opening the shard; None when the pack has none that can fit.
 
+        One that can has the shard's name, the size of a local shard or of the descriptor's `filesize`, and at least `nsamples`
+        samples. It does not fit a shard of which the pack proved to have no index when the shard was opened.
+
         Args:
             shard: The shard's entry in the descriptor.
         """
-        url = shard.get("index")
-        pack = None if url is None else self._open_pack(url)
-        return None if pack is None else pack.recall(str(shard["url"]), self._storage.plain_size(shard))
+        if shard["url"] in self._misfits:
+            return None
+        index = self._look_up(shard, lambda pack: pack.recall(str(shard["url"]), self._storage.plain_size(shard)))[1]
+        return None if index is None or index.num_samples < (shard.get("nsamples") or 0) else index
 
     def forget(self, shard: Mapping[str, Any]) -> None:
         """Let the index that `recall` returned leave this process's memory; it stays valid, and is read again when used."""
@@ -93,8 +103,25 @@ class IndexFiles:
         self._cache.wait_for_clock(source)
         return self._cache.keep(source, build_index(ReadAhead(source) if source.is_remote else source))
 
+    def visit_alone(self, visit: Callable[[int], T], shards: Sequence[int], title: str) -> list[T]:
+        """Call `visit` for each shard in a pool of threads, while other processes of the machine wait their turn.
+
+        Args:
+            visit: Called with the number of a shard.
+            shards: Numbers of the shards.
+            title: Stands before the progress bar, which appears on a terminal after two seconds.
+
+        Returns:
+            The results, in the order of `shards`.
+        """
+        if not shards:
+            return []
+        workers = min(16, 2 * (os.cpu_count() or 1), len(shards))
+        with self._exclusive(), threads(workers) as pool:
+            return list(tqdm(pool.map(visit, shards), title, len(shards), unit="shard", delay=2, disable=None))
+
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Exclude other processes that use the same cache folder for the duration of a `with` block.
 
         When the folder cannot be written, processes do not exclude each other.
@@ -115,19 +142,27 @@ class IndexFiles:
                 lock.release()
 
     def _find_packed(self, shard: Mapping[str, Any], source: Source) -> TarIndex | None:
+        pack, found = self._look_up(shard, lambda pack: pack.find(str(shard["url"]), source))
+        if found is None and pack is not None:
+            self._misfits.add(shard["url"])
+            pack.warn(source.name)
+        return found
+
+    def _look_up(
+        self, shard: Mapping[str, Any], look: Callable[[IndexPack], TarIndex | None]
+    ) -> tuple[IndexPack | None, TarIndex | None]:
+        """Return a shard's pack, and what `look` finds in it; None for what there is not."""
         url = shard.get("index")
         pack = None if url is None else self._open_pack(url)
         if url is None or pack is None:
-            return None
-        found = pack.find(str(shard["url"]), source)
+            return None, None
+        found = look(pack)
         if found is None and pack.is_cached:
             newer = self._fetch_again(url, pack)
             if newer is not pack:
                 pack = newer
-                found = None if pack is None else pack.find(str(shard["url"]), source)
-        if found is None and pack is not None:
-            pack.warn(source.name)
-        return found
+                found = None if pack is None else look(pack)
+        return pack, found
 
     def _fetch_again(self, url: str, pack: IndexPack) -> IndexPack | None:
         """Return a pack as its store has it now: it may have been rewritten since it was copied into the cache.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator
 
+    from wids.source import Source
     from wids.storage.names import CacheKey
 
 _log = logging.getLogger(__name__)
@@ -295,6 +296,31 @@ class DiskCache:
 
     def _bookkeeping(self, key: CacheKey, suffix: str) -> str:
         return str(Path(self.folder.bookkeeping, key.id + suffix))
+
+
+class Opening:
+    """One attempt to open a cached file; remembers the path, and whether the file had to be fetched.
+
+    Args:
+        fetch: Fetches the content into a file.
+        open_file: Opens a file, given its path.
+    """
+
+    def __init__(self, fetch: Callable[[PartFile], None], open_file: Callable[[str], Source]) -> None:
+        self._fetch = fetch
+        self._open_file = open_file
+        self.path: str | None = None
+        self.fetched = False
+
+    def fill(self, part: PartFile) -> None:
+        """Fetch the content."""
+        self.fetched = True
+        self._fetch(part)
+
+    def use(self, path: str) -> Source:
+        """Open the file."""
+        self.path = path
+        return self._open_file(path)
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -15,7 +15,7 @@ from wids.errors import FetchError, WidsError
 from wids.source import Identity, MmapSource, PreadSource, Source
 from wids.storage.checks import Checker, Expected
 from wids.storage.compression import UnpackingSink, compression_of_name
-from wids.storage.disk_cache import DiskCache
+from wids.storage.disk_cache import DiskCache, Opening
 from wids.storage.fetch import MemorySink, fetch
 from wids.storage.folder import CacheFolder
 from wids.storage.local import is_compressed, read_ahead, read_head
@@ -154,6 +154,16 @@ class Storage:
         except FetchError:
             return True  # the same error is raised when the shard is opened
 
+    def is_at_hand(self, shard: Mapping[str, Any]) -> bool:
+        """Return whether a shard can be opened without being fetched or copied: it is read in place, or is in the cache.
+
+        Raises:
+            FetchError: It is a local shard that is not there, or the cache folder cannot be used.
+            ShardMismatchError: It is a local shard of another size than `shard` says.
+        """
+        key = self._look_up(shard)[2]
+        return key is None or self._cache.find(key) is not None
+
     def plain_size(self, shard: Mapping[str, Any]) -> int | None:
         """Return the size of a shard's plain tar in bytes; None when it is not known without reading the shard."""
         location = locate(shard["url"])
@@ -291,7 +301,7 @@ class Storage:
 
     def _open_cached(self, location: Location, key: CacheKey, expected: Expected) -> Source:
         for _ in range(_OPEN_ATTEMPTS):
-            opening = _Opening(
+            opening = Opening(
                 partial(self._fetch_into, location, expected),
                 partial(self._open_file, name=location.name, cached=True),
             )
@@ -371,28 +381,3 @@ class Storage:
             "store": ObjectStores(self.options.storage_options or {}),
             "pipe": Commands(allowed=self.options.pipe_allowed, scratch_file=self._cache.scratch_file),
         }
-
-
-class _Opening:
-    """One attempt to open a cached file; remembers the path, and whether the file had to be fetched.
-
-    Args:
-        fetch: Fetches the content into a file.
-        open_file: Opens a file, given its path.
-    """
-
-    def __init__(self, fetch: Callable[[PartFile], None], open_file: Callable[[str], Source]) -> None:
-        self._fetch = fetch
-        self._open_file = open_file
-        self.path: str | None = None
-        self.fetched = False
-
-    def fill(self, part: PartFile) -> None:
-        """Fetch the content."""
-        self.fetched = True
-        self._fetch(part)
-
-    def use(self, path: str) -> Source:
-        """Open the file."""
-        self.path = path
-        return self._open_file(path)

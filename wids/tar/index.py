@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from xxhash import xxh3_64, xxh3_64_intdigest
 
 from wids.tar.members import scan_members
 from wids.tar.names import Names, number_rows
@@ -73,6 +74,18 @@ class TarIndex:
         if self.bytes_after_end:
             notes.append(f"{self.bytes_after_end} bytes follow the end of the archive and are not read")
         return notes
+
+    def digest(self) -> int:
+        """Return the xxh3-64 of all names, places and sizes, which is the same however the columns are stored."""
+        digest = xxh3_64(self.keys)
+        for column in (self.key_ends, self.starts, self.offsets, self.sizes):
+            digest.update(np.asarray(column, np.int64).data)
+        of_kind = [
+            xxh3_64_intdigest("\0".join(fields).encode("utf-8", "surrogateescape")) for fields in self.fields_of_kind
+        ]
+        # Clipped, because a forged index may have samples of a kind that is not there.
+        digest.update(np.take(np.array([*of_kind, 0], np.uint64), self.kinds, mode="clip").data)
+        return int(digest.intdigest())
 
 
 def build_index(source: Source) -> TarIndex:

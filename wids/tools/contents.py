@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from wids.descriptor import Descriptor
-    from wids.tar import TarReader
 
 _INDEX = re.compile(r"-?(0|[1-9]\d*)")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
@@ -119,10 +118,10 @@ class Contents:
             return
         for shard in range(max(chosen, default=-1) + 1):
             if shard in chosen:
-                reader = self._cache.get(shard)
-                for position, key in zip(range(self._count(shard)), reader.keys(), strict=False):
+                listing = self._cache.listing(shard)
+                for position, key in zip(range(self._count(shard)), listing.keys(), strict=False):
                     if pattern is None or fnmatchcase(key, pattern):
-                        yield Row(first + position, key, shard, position, reader.sizes(position))
+                        yield Row(first + position, key, shard, position, listing.sizes(position))
             first += self._count(shard)
 
     @cached_property
@@ -179,8 +178,8 @@ class Contents:
             return self._measure_rows(self._selected)
         measured: dict[str, Sizes] = {}
         for shard in range(len(self.urls)):
-            reader = self._cache.get(shard)
-            for name, sizes in reader.sizes_of_fields(self._count(shard)):
+            listing = self._cache.listing(shard)
+            for name, sizes in listing.sizes_of_fields(self._count(shard)):
                 measured.setdefault(name, Sizes()).add(sizes)
         return dict(sorted(measured.items()))
 
@@ -201,7 +200,7 @@ class Contents:
     def _count(self, shard: int) -> int:
         count = self._counts[shard]
         if count is None:
-            count = self._counts[shard] = self._cache.get(shard).num_samples
+            count = self._counts[shard] = self._cache.listing(shard).num_samples
         return count
 
     def _find_index(self, index: int) -> Row:
@@ -227,8 +226,8 @@ class Contents:
         return ends[-1] if ends else 0
 
     def _row(self, shard: int, position: int, index: int) -> Row:
-        reader: TarReader = self._cache.get(shard)
-        return Row(index, reader.key(position), shard, position, reader.sizes(position))
+        listing = self._cache.listing(shard)
+        return Row(index, listing.key(position), shard, position, listing.sizes(position))
 
     def _find_keys(self, keys: set[str]) -> dict[str, Row]:
         """Return the first sample of each key."""
@@ -252,7 +251,7 @@ class Contents:
         for shard in range(len(self.urls)):
             if len(found) == len(keys):
                 break
-            for position, key in zip(range(self._count(shard)), self._cache.get(shard).keys(), strict=False):
+            for position, key in zip(range(self._count(shard)), self._cache.listing(shard).keys(), strict=False):
                 if key in keys and key not in found:
                     found[key] = self._row(shard, position, first + position)
             first += self._count(shard)
