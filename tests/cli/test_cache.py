@@ -70,12 +70,21 @@ def test_fetch_takes_some_of_the_shards_only(remote: str, server: WebServer, run
     assert len(list(Path("other").glob("shard-0002-*.tar"))) == 1
 
 
-@pytest.mark.parametrize("shards_text", ["x", "2-1", "0-3", "-1", "1-"])
-def test_shards_that_are_none_are_one_line(remote: str, run: Any, shards_text: str) -> None:
+@pytest.mark.parametrize(
+    ("shards_text", "message"),
+    [
+        ("x", "--shards is 'x'; it must be a number, or the first and last of a range"),
+        ("2-1", "'2-1': a range is written with its lower number first"),
+        ("0-3", "shards 0-3 are out of range for 3 shards"),
+        ("-1", "--shards is '-1'"),
+        ("1-", "--shards is '1-'"),
+    ],
+)
+def test_shards_that_are_none_are_one_line(remote: str, run: Any, shards_text: str, message: str) -> None:
     status, _, errors = run("fetch", remote, f"--shards={shards_text}")
 
     assert status == 1
-    assert errors.startswith(f"widsindex: --shards is {shards_text!r}")
+    assert errors.startswith(f"widsindex: {message}")
     assert errors.count("\n") == 1
 
 

@@ -157,7 +157,7 @@ def test_of_a_selection_its_samples_are_taken_in_its_order(tmp_path: Path, old: 
         reshard(selection, tmp_path / "mixed" / "a-%d.tar", shuffle=True, seed=3)
         with pytest.raises(LookupError, match="1 of the keys is in no sample: '000000'"):
             reshard(selection, tmp_path / "none" / "a-%d.tar", keys=["000000", "000003"])
-        with pytest.raises(LookupError, match="within the 5 that there are"):
+        with pytest.raises(LookupError, match="samples 0-5 are out of range for 5 samples"):
             reshard(selection, tmp_path / "none" / "a-%d.tar", samples=range(6))
 
     assert keys(str(tmp_path / "all" / "a.json")) == chosen
@@ -311,8 +311,8 @@ def test_nothing_that_is_read_is_replaced(tmp_path: Path, old: Path, overwrite: 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"samples": range(20, 30)}, LookupError, "it must be within the 25 that there are"),
-        ({"samples": range(0, 10, 2)}, LookupError, "one after the other"),
+        ({"samples": range(20, 30)}, LookupError, "samples 20-29 are out of range for 25 samples"),
+        ({"samples": range(0, 10, 2)}, LookupError, "its step must be 1"),
         ({"keys": ["000001", "nobody"]}, LookupError, "1 of the keys is in no sample: 'nobody'"),
         ({"keys": []}, ValueError, "there are no samples to write"),
         ({"fields": ["txt", "jpg"]}, LookupError, "1 of the fields is in no sample: '.jpg'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_cache_dir, add_command
@@ -12,7 +11,7 @@ from wids.words import counted, counted_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from wids.storage import Storage
 
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     storage = Storage(StorageOptions(cache_dir=options.cache_dir, cache_size=options.cache_size, checksum="md5"))
     with data_set(options.file) as named:
         shards = load_descriptor(named, fetch=storage.read, list_folder=storage.list_folder).shards
-        chosen = shards if options.shards is None else shards[choose(options.shards, len(shards))]
+        chosen = _choose(shards, options.shards)
         with threads(options.workers) as pool:
             fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)
             results = list(tqdm(fetched, "fetching", len(chosen), unit="shard", disable=None))
@@ -76,23 +75,15 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(errors))
 
 
-def choose(text: str, num_shards: int) -> slice:
-    """Return which of `num_shards` shards `A-B` or `A` means.
+def _choose(shards: Sequence[Any], text: str | None) -> Sequence[Any]:
+    if text is None:
+        return shards
+    # Imported here: it brings all of the tools, which only this option needs.
+    from wids.tools.number_range import check_range, read_range
 
-    Raises:
-        ValueError: `text` is neither of the two, or names shards beyond the last one.
-
-    Examples:
-        >>> choose("3-5", 10), choose("9", 10)
-        (slice(3, 6, None), slice(9, 10, None))
-    """
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
-    if match is None:
-        raise ValueError(f"--shards is {text!r}; it must be two numbers such as 0-99, or one")
-    first, last = int(match[1]), int(match[2] or match[1])
-    if not first <= last < num_shards:
-        raise ValueError(f"--shards is {text!r}, but the shards are 0-{num_shards - 1}")
-    return slice(first, last + 1)
+    numbers = read_range("--shards", text)
+    check_range(numbers, len(shards), "shard")
+    return shards[numbers.start : numbers.stop]
 
 
 def _try_fetch(storage: Storage, shard: Mapping[str, Any]) -> int | Exception:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +41,7 @@ cut -f1 good.tsv | widsindex reshard train.json -o ok/ok-%05d.tar --keys -
     size.add_argument("--max-samples", metavar="N", type=int, help="most samples")
     size.add_argument("--max-bytes", metavar="SIZE", help="most bytes, uncompressed, or 500MB")
     what = parser.add_argument_group("which samples, in which order (all, in theirs)")
-    what.add_argument("--samples", metavar="A-B", help="first and last index, counted from 0")
+    what.add_argument("--samples", metavar="A-B", help="first and last index, counted from 0; or a single one")
     what.add_argument("--keys", metavar="FILE", help="only the keys in it, one per line; - for stdin")
     what.add_argument("--fields", metavar="A,B", help="only these fields of each")
     what.add_argument("--shuffle", action="store_true", help="in random order")
@@ -59,12 +58,13 @@ def run(options: argparse.Namespace) -> None:
     from wids.cli.inputs import data_set
     from wids.cli.workers import workers
     from wids.tools import reshard
+    from wids.tools.number_range import read_range
 
     if options.seed is not None and not options.shuffle:
         raise ValueError("--seed decides the order of --shuffle; give both")
     if options.file == "-" and options.keys == "-":
         raise ValueError("- stands for the dataset and for keys; stdin can be only one of them")
-    samples = None if options.samples is None else _read_range(options.samples)
+    samples = None if options.samples is None else read_range("--samples", options.samples)
     keys = None if options.keys is None else _read_keys(options.keys)
     with data_set(options.file) as shards, workers(options.workers) as executor:
         made = reshard(
@@ -85,13 +85,6 @@ def run(options: argparse.Namespace) -> None:
         )
     there = f", of which {counted(made.num_resumed, 'was', 'were')} there" if made.num_resumed else ""
     print(fold(f"{redact(options.output)}: {samples_in_shards(made.num_samples, made.num_shards)}{there}"))
-
-
-def _read_range(text: str) -> range:
-    match = re.fullmatch(r"(\d{1,18})-(\d{1,18})", text)
-    if match is None or int(match[1]) > int(match[2]):
-        raise ValueError(f"--samples is {text!r}; it must be the first and the last index, such as 0-9999")
-    return range(int(match[1]), int(match[2]) + 1)
 
 
 def _read_keys(name: str) -> list[str]:

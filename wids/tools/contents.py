@@ -21,6 +21,7 @@ from wids.fields import find_field
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError
+from wids.tools.number_range import check_range, parse_range
 from wids.tools.sizes import Sizes
 from wids.words import counted
 
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 
     from wids.descriptor import Descriptor
 
-_INDEX = re.compile(r"-?(0|[1-9]\d*)")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_INDEX = re.compile(r"-?(0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def index_in(name: str) -> int | None:
     """Return the index that a sample is named by; None where that is a key.
 
     Examples:
-        >>> index_in("17"), index_in("-1"), index_in("017"), index_in("a")
-        (17, -1, None, None)
+        >>> index_in("17"), index_in("-1"), index_in("017"), index_in("a"), index_in("1٣")
+        (17, -1, None, None, None)
     """
     return None if _INDEX.fullmatch(name) is None else int(name)
 
@@ -84,24 +84,25 @@ class Contents:
         """Return the numbers of the shards that `3`, `0-99` or a pattern of names stands for; of all for None.
 
         Raises:
-            ValueError: It stands for none.
+            LookupError: It stands for none.
+            ValueError: A range has its higher number first.
         """
         if chosen is None:
             return range(len(self.urls))
-        match = _RANGE.fullmatch(chosen)
-        if match is not None:
-            first, last = int(match[1]), int(match[2] or match[1])
-            found: Sequence[int] = range(first, last + 1) if first <= last < len(self.urls) else ()
-        else:
-            names = [redact(url).partition("?")[0] if is_url(url) else url for url in self.urls]
-            both_names = [(name, name.rpartition("/")[2]) for name in names]
-            found = [number for number, both in enumerate(both_names) if chosen in both]
-            # A name may itself contain *, ? or [, so it is looked for as it is first.
-            found = found or [
-                number for number, both in enumerate(both_names) if any(fnmatchcase(name, chosen) for name in both)
-            ]
+        numbers = parse_range(chosen)
+        if numbers is not None:
+            check_range(numbers, len(self.urls), "shard")
+            return numbers
+        names = [redact(url).partition("?")[0] if is_url(url) else url for url in self.urls]
+        both_names = [(name, name.rpartition("/")[2]) for name in names]
+        # A name may itself contain *, ? or [, so it is looked for as it is first.
+        found = [number for number, both in enumerate(both_names) if chosen in both] or [
+            number for number, both in enumerate(both_names) if any(fnmatchcase(name, chosen) for name in both)
+        ]
         if not found:
-            raise ValueError(f"{chosen!r}: no shard is meant by this; there are {len(self.urls)}, counted from 0")
+            raise LookupError(
+                f"{chosen!r}: no shard has this name; give a number, a range such as 0-99, or a pattern that names match"
+            )
         return found
 
     def rows(self, shards: Iterable[int], pattern: str | None = None) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from wids.tar.make_header import HeaderMaker
 from wids.tools.check_shard import hash_keys, read_keys, show
 from wids.tools.copy_shard import CopyTask
 from wids.tools.findings import list_examples
+from wids.tools.number_range import check_range
 from wids.tools.progress import show_progress
 from wids.tools.reshard_plan import measure_samples
 from wids.words import counted
@@ -104,12 +105,11 @@ class SampleSurvey:
         _refuse_missing("keys", list(map(show, self._find_missing())))
         _refuse_missing("fields", list(map(repr, sorted(self._missing_fields))))
         num_samples = len(self._rows)
-        if samples is not None and (samples.step != 1 or not 0 <= samples.start < samples.stop <= num_samples):
-            raise LookupError(
-                f"samples is {samples}; it must be within the {num_samples} that there are, one after the other"
-            )
-        first, stop = (0, num_samples) if samples is None else (samples.start, samples.stop)
-        indices = np.flatnonzero(self._is_chosen[self._rows[first:stop]]) + first
+        samples = range(num_samples) if samples is None else samples
+        if samples.step != 1:
+            raise LookupError(f"samples is {samples}; its step must be 1")
+        check_range(samples, num_samples, "sample")
+        indices = np.flatnonzero(self._is_chosen[self._rows[samples.start : samples.stop]]) + samples.start
         chosen = self._rows[indices]
         if not len(chosen):
             raise ValueError("there are no samples to write; name other ones")
