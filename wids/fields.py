@@ -28,6 +28,21 @@ def find_field(name: str, fields: Iterable[str]) -> str | None:
     return match
 
 
+def no_such_field(name: str, key: str | None, fields: Iterable[str]) -> KeyError:
+    """Return the error that says which fields a sample has; raise it where `find_field` found none.
+
+    Args:
+        name: The field that was asked for.
+        key: Of the sample; None where it has none.
+        fields: That the sample has.
+
+    Examples:
+        >>> print(no_such_field("jpg", "0001", [".txt", ".cls"]).args[0])
+        'jpg': sample '0001' has no such field; it has .txt, .cls
+    """
+    return KeyError(f"{name!r}: sample {key!r} has no such field; it has {', '.join(fields) or 'none'}")
+
+
 class FieldFilter:
     """The set of fields to read, in any spelling that lookups in a sample accept.
 

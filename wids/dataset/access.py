@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from wids.dataset.join import Join
 from wids.dataset.metadata import Metadata
 from wids.dataset.sample import Sample
-from wids.fields import FieldFilter, find_field
+from wids.fields import FieldFilter, find_field, no_such_field
 from wids.tar import StaleIndexError
 
 if TYPE_CHECKING:
@@ -141,5 +141,5 @@ def _find_field(name: str, reader: TarReader, position: int) -> str:
     there = reader.fields(position)
     found = find_field(name, there)
     if found is None:
-        raise KeyError(f"{name!r}: sample {reader.key(position)!r} has no such field; it has {', '.join(there)}")
+        raise no_such_field(name, reader.key(position), there)
     return found

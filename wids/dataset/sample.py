@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wids.fields import find_field
+from wids.fields import find_field, no_such_field
 
 
 class Sample(dict[str, Any]):
@@ -23,8 +23,7 @@ class Sample(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         found = self._find(name)
         if found is None:
-            there = ", ".join(field for field in self if field.startswith("."))
-            raise KeyError(f"{name!r}: sample {self.get('__key__')!r} has no such field; it has {there or 'none'}")
+            raise no_such_field(name, self.get("__key__"), [field for field in self if field.startswith(".")])
         return dict.__getitem__(self, found)
 
     def __contains__(self, name: object) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from wids.descriptor import load_descriptor
 from wids.descriptor.urls import is_url
 from wids.errors import redact
-from wids.fields import find_field
+from wids.fields import find_field, no_such_field
 from wids.shard_cache import ShardCache, default_lru_size
 from wids.storage import Storage, StorageOptions
 from wids.tar import StaleIndexError
@@ -166,7 +166,7 @@ class Contents:
         """
         name = find_field(field, row.sizes)
         if name is None:
-            raise KeyError(f"{field!r}: sample {row.key!r} has no such field; it has {', '.join(row.sizes)}")
+            raise no_such_field(field, row.key, row.sizes)
         try:
             return self._cache.get(row.shard).open(row.position, name)
         except StaleIndexError:
