@@ -49,6 +49,20 @@ class EncodeError(WidsError, ValueError):
     """A sample cannot be written so that it reads back the same; names key and field."""
 
 
+def cannot_open(name: str, error: OSError) -> FetchError:
+    """Return the error that says why the operating system did not open a file; raise it from `error`.
+
+    Args:
+        name: Of the file, without secrets.
+        error: What opening it raised.
+
+    Examples:
+        >>> print(cannot_open("a.tar", FileNotFoundError(2, "No such file or directory")))
+        a.tar: cannot be opened: No such file or directory; is the path right?
+    """
+    return FetchError(f"{name}: cannot be opened: {error.strerror}; is the path right?")
+
+
 def redact(url: str) -> str:
     """Return `url` with everything that could be secret masked: credentials, and the values of its query.
 

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from wids.errors import FetchError
+from wids.errors import FetchError, cannot_open
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -317,7 +317,7 @@ def _open_file(path: str, name: str) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise FetchError(f"{name}: cannot be opened: {error.strerror}; is the path right?") from error
+        raise cannot_open(name, error) from error
 
 
 def digest_source(source: Source) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from wids.errors import FetchError
+from wids.errors import cannot_open
 from wids.storage.compression import HEAD_BYTES, compression_of_name, sniff
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def read_head(location: Location) -> tuple[os.stat_result, bytes]:
         with open(location.path, "rb", buffering=0) as file:  # noqa: PTH123 - Path changes some paths
             return os.fstat(file.fileno()), file.read(HEAD_BYTES)
     except OSError as error:
-        raise FetchError(f"{location.name}: cannot be opened: {error.strerror}; is the path right?") from error
+        raise cannot_open(location.name, error) from error
 
 
 def is_compressed(location: Location, head: bytes) -> bool:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from wids.errors import FetchError
+from wids.errors import cannot_open
 from wids.storage.retry import PassingError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class LocalFiles:
         try:
             file = open(location.path, "rb", buffering=0)  # noqa: PTH123, SIM115 - Path changes some paths
         except OSError as error:
-            raise FetchError(f"{location.name}: cannot be opened: {error.strerror}; is the path right?") from error
+            raise cannot_open(location.name, error) from error
         with file:
             yield Body(_chunks_of_file(file), size=None)
 
