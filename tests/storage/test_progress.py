@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wids.storage.progress import SayOnce, in_words
+from wids.storage.progress import SayOnce, format_size
 
 if TYPE_CHECKING:
     import pytest
@@ -82,6 +82,6 @@ def test_a_line_is_printed_once_when_two_threads_have_one_at_the_same_time(
 
 
 def test_sizes_are_written_with_decimal_units() -> None:
-    assert [in_words(size) for size in (0, 999, 1000, 1_500_000, 8_100_000_000, 3e15)] == [
+    assert [format_size(size) for size in (0, 999, 1000, 1_500_000, 8_100_000_000, 3e15)] == [
         "0 B", "999 B", "1.0 kB", "1.5 MB", "8.1 GB", "3000.0 TB",
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wids.cli.arguments import add_cache_dir, add_command
 from wids.cli.terminal import printable
 from wids.storage import CachedShard, Storage, StorageOptions
-from wids.storage.progress import in_words
+from wids.storage.progress import format_size
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _list(options: argparse.Namespace) -> None:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(shard.used_ns / 1e9))
         print(
             printable(
-                f"{in_words(shard.record.size):>9}  {used}  {shard.uses:>5} {'use ' if shard.uses == 1 else 'uses'}  {shard.record.label}"
+                f"{format_size(shard.record.size):>9}  {used}  {shard.uses:>5} {'use ' if shard.uses == 1 else 'uses'}  {shard.record.label}"
             )
         )
     print(printable(f"{_count(shards)} in {storage.cache_dir}{_describe_limit(storage, shards)}"))
@@ -78,11 +78,11 @@ def _clear(options: argparse.Namespace) -> None:
 
 
 def _count(shards: list[CachedShard]) -> str:
-    return f"{counted(len(shards), 'shard')}, {in_words(sum(shard.record.size for shard in shards))}"
+    return f"{counted(len(shards), 'shard')}, {format_size(sum(shard.record.size for shard in shards))}"
 
 
 def _describe_limit(storage: Storage, shards: list[CachedShard]) -> str:
     if not shards and storage.options.cache_limit is None:
         return ""
     limit = storage.space.limit(sum(shard.record.size for shard in shards))
-    return "" if limit is None else f", which may hold {in_words(limit)}"
+    return "" if limit is None else f", which may hold {format_size(limit)}"

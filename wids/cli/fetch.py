@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from wids.closing import threads
     from wids.descriptor import load_descriptor
     from wids.storage import Storage, StorageOptions
-    from wids.storage.progress import in_words
+    from wids.storage.progress import format_size
 
     if options.workers < 1:
         raise ValueError(f"--workers is {options.workers}; it must be at least 1")
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     print(
         fold(
             f"{redact(options.file)}: {counted_of(cached, len(chosen), 'shard', 'is', 'are')} in {storage.cache_dir}, "
-            f"{counted(in_place, 'is read where it lies', 'are read where they lie')}, {len(errors)} failed; {in_words(sum(sizes))} in all"
+            f"{counted(in_place, 'is read where it lies', 'are read where they lie')}, {len(errors)} failed; {format_size(sum(sizes))} in all"
         )
     )
     if cached + in_place + len(errors) < len(chosen):

@@ -141,11 +141,11 @@ def _print_json(file: str, descriptor: Descriptor, fields: Mapping[str, Sizes] |
 
 
 def _print_fields(fields: Mapping[str, Sizes]) -> None:
-    from wids.storage.progress import in_words
+    from wids.storage.progress import format_size
 
     bars = _bars_of_stdout()
     # A program that reads it wants numbers.
-    show, count = (in_words, "{:,}".format) if is_terminal() else (str, str)
+    show, count = (format_size, "{:,}".format) if is_terminal() else (str, str)
     print_table(
         ["field", "count", "bytes", "min", "median", "max", "sizes"],
         [

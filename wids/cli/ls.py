@@ -52,9 +52,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _print_rows(rows: Iterable[Row]) -> None:
     from wids.cli.terminal import is_terminal, print_table
-    from wids.storage.progress import in_words
+    from wids.storage.progress import format_size
 
-    show = in_words if is_terminal() else str
+    show = format_size if is_terminal() else str
     print_table(
         ["index", "key", "bytes", "fields"],
         (

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from wids.descriptor.schema import in_words
+from wids.descriptor.schema import describe_type
 from wids.errors import DescriptorError
 
 _FRONT_MATTER = re.compile(rb"\A\xef?\xbb?\xbf?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
@@ -31,7 +31,7 @@ def parse_document(data: bytes, file: str) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise DescriptorError(f"{file}: holds {in_words(content)}; it must have names and values")
+        raise DescriptorError(f"{file}: holds {describe_type(content)}; it must have names and values")
     return content
 
 

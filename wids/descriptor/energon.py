@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from wids.descriptor.documents import parse_document
 from wids.descriptor.folders import Count, Layout
-from wids.descriptor.schema import in_words
+from wids.descriptor.schema import describe_type
 from wids.descriptor.urls import expand_braces
 from wids.errors import DescriptorError
 
@@ -63,12 +63,12 @@ def _read_counts(folder: Folder, there: Collection[str]) -> dict[str, Count]:
     counts = parse_document(folder.read(MAIN_FOLDER + name), file).get("shard_counts")
     if not isinstance(counts, dict):
         raise DescriptorError(
-            f"{file}: shard_counts is {in_words(counts)}; it must give each shard's number of samples"
+            f"{file}: shard_counts is {describe_type(counts)}; it must give each shard's number of samples"
         )
     for shard, count in counts.items():
         if not isinstance(shard, str) or type(count) is not int or count < 0:
             raise DescriptorError(
-                f"{file}: shard_counts names {str(shard)[:200]!r} with {in_words(count)}; it must be an integer of at least 0"
+                f"{file}: shard_counts names {str(shard)[:200]!r} with {describe_type(count)}; it must be an integer of at least 0"
             )
         _check_name(shard, f"{file}: shard_counts")
     return {shard: Count(count, MAIN_FOLDER + name) for shard, count in counts.items()}
@@ -79,7 +79,7 @@ def _read_splits(folder: Folder, name: str, counts: dict[str, Count]) -> dict[st
     content = parse_document(folder.read(name), file)
     parts = content.get("split_parts")
     if not isinstance(parts, dict):
-        raise DescriptorError(f"{file}: split_parts is {in_words(parts)}; it must name the shards of each split")
+        raise DescriptorError(f"{file}: split_parts is {describe_type(parts)}; it must name the shards of each split")
     excluded = set(_expand(content.get("exclude") or [], f"{file}: exclude"))
     single = len(excluded - counts.keys())
     if single:
@@ -94,7 +94,7 @@ def _read_splits(folder: Folder, name: str, counts: dict[str, Count]) -> dict[st
 
 def _expand(patterns: Any, where: str) -> list[str]:
     if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise DescriptorError(f"{where} must be a list of names, and is {in_words(patterns)}")
+        raise DescriptorError(f"{where} must be a list of names, and is {describe_type(patterns)}")
     names = [name for pattern in patterns for name in expand_braces(pattern)]
     for name in names:
         _check_name(name, where)

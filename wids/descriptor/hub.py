@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from wids.descriptor.documents import parse_front_matter
 from wids.descriptor.folders import Layout
-from wids.descriptor.schema import in_words
+from wids.descriptor.schema import describe_type
 from wids.errors import DescriptorError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _read_front_matter(folder: Folder) -> dict[str, Any] | None:
 def _split_by_configs(configs: Any, names: list[str], file: str) -> dict[str, list[str]]:
     """Return the splits of the default configuration, and those of others as `configuration/split`."""
     if not isinstance(configs, list) or not all(isinstance(config, dict) for config in configs):
-        raise DescriptorError(f"{file}: configs is {in_words(configs)}; it must be a list of configurations")
+        raise DescriptorError(f"{file}: configs is {describe_type(configs)}; it must be a list of configurations")
     titles = [str(config.get("config_name") or _DEFAULT) for config in configs]
     default = next((title for title, config in zip(titles, configs, strict=True) if config.get("default")), None)
     default = default or (titles[0] if len(titles) == 1 else _DEFAULT)
@@ -144,7 +144,9 @@ def _read_data_files(data_files: Any, where: str) -> dict[str, list[str]] | None
     patterns = {str(split): [path] if isinstance(path, str) else path for split, path in data_files.items()}
     for paths in patterns.values():
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-            raise DescriptorError(f"{where}: a path is {in_words(paths)}; it must be a pattern or a list of patterns")
+            raise DescriptorError(
+                f"{where}: a path is {describe_type(paths)}; it must be a pattern or a list of patterns"
+            )
     return patterns
 
 

@@ -38,7 +38,7 @@ def check_object(content: Any, file: str) -> dict[str, Any]:
         DescriptorError: It is not.
     """
     if not isinstance(content, dict):
-        raise DescriptorError(f"{file}: holds {in_words(content)}; a descriptor is an object with a shardlist")
+        raise DescriptorError(f"{file}: holds {describe_type(content)}; a descriptor is an object with a shardlist")
     version = content.get("wids_version", 1)
     if version != 1 or isinstance(version, bool):
         raise DescriptorError(f"{file}: wids_version is {version!r}; version 1 is read here")
@@ -48,7 +48,7 @@ def check_object(content: Any, file: str) -> dict[str, Any]:
         check_text(content, name, file, "")
     columns = content.get("columns")
     if columns is not None and not isinstance(columns, dict):
-        raise DescriptorError(f"{file}: columns is {in_words(columns)}; it must be an object of names and files")
+        raise DescriptorError(f"{file}: columns is {describe_type(columns)}; it must be an object of names and files")
     for name in columns or {}:
         check_text(content["columns"], name, file, "columns.", required=True)
     return content
@@ -76,10 +76,10 @@ def check_list(content: dict[str, Any], name: str, file: str, path: str) -> list
     """
     value = content[name]
     if not isinstance(value, list):
-        raise DescriptorError(f"{file}: {path}{name} is {in_words(value)}; it must be a list")
+        raise DescriptorError(f"{file}: {path}{name} is {describe_type(value)}; it must be a list")
     for place, item in enumerate(value):
         if not isinstance(item, dict):
-            raise DescriptorError(f"{file}: {path}{name}[{place}] is {in_words(item)}; it must be an object")
+            raise DescriptorError(f"{file}: {path}{name}[{place}] is {describe_type(item)}; it must be an object")
     return value
 
 
@@ -123,7 +123,9 @@ def check_rows(content: dict[str, Any], file: str) -> dict[str, Any] | None:
     if rows is None:
         return None
     if not isinstance(rows, dict):
-        raise DescriptorError(f"{file}: rows is {in_words(rows)}; it must be an object, as widsindex select writes it")
+        raise DescriptorError(
+            f"{file}: rows is {describe_type(rows)}; it must be an object, as widsindex select writes it"
+        )
     for name in ("of", "count"):
         value = rows.get(name)
         if type(value) is not int or not 0 <= value <= _LARGEST:
@@ -152,11 +154,11 @@ def check_weight(content: dict[str, Any], file: str, path: str) -> None:
         raise DescriptorError(f"{file}: {path}weight is {weight!r}; it must be a number of at least 0")
 
 
-def in_words(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """Return the type of a JSON value in words, for messages; never the value itself, which may be of any size.
 
     Examples:
-        >>> in_words([]), in_words(None)
+        >>> describe_type([]), describe_type(None)
         ('a list', 'null')
     """
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}

@@ -44,7 +44,7 @@ class SayOnce:
 def describe_first(shards: Sequence[Mapping[str, Any]]) -> str:
     """Return the line that announces the shards of the first batches."""
     sizes = [shard.get("filesize") for shard in shards]
-    total = f", {in_words(sum(size or 0 for size in sizes))}" if all(sizes) else ""
+    total = f", {format_size(sum(size or 0 for size in sizes))}" if all(sizes) else ""
     return f"first batches need {counted(len(shards), 'shard')}{total}"
 
 
@@ -63,11 +63,11 @@ def make_bar(label: str, size: int | None) -> Any:
     )
 
 
-def in_words(size: float) -> str:
+def format_size(size: float) -> str:
     """Return a number of bytes in human-readable form.
 
     Examples:
-        >>> in_words(8_123_456_789), in_words(512)
+        >>> format_size(8_123_456_789), format_size(512)
         ('8.1 GB', '512 B')
     """
     for unit in ("B", "kB", "MB", "GB"):

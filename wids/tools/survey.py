@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from wids.closing import threads
 from wids.errors import FetchError, WidsError, redact
 from wids.storage.locations import locate, unsigned
-from wids.storage.progress import in_words
+from wids.storage.progress import format_size
 from wids.tools.describe import ShardDescription, Wanted, describe_shard
 from wids.tools.progress import make_bar
 from wids.tools.spread import spread
@@ -126,7 +126,7 @@ class _Bar:
             self._num_samples += result.num_samples
             self._num_bytes += result.size
             self._bar.set_postfix_str(
-                f"{self._num_samples:,} {'sample' if self._num_samples == 1 else 'samples'}, {in_words(self._num_bytes)}",
+                f"{self._num_samples:,} {'sample' if self._num_samples == 1 else 'samples'}, {format_size(self._num_bytes)}",
                 refresh=False,
             )
         self._bar.update()
