@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+from peak_memory import peak_megabytes, reset_peak
 from synthetic import Recipe, write
 
 import wids
@@ -54,12 +55,6 @@ def prepare(folder: Path, recipe: Recipe) -> None:
     pyarrow.parquet.write_table(table, folder / "facts.parquet")
 
 
-def peak_memory() -> int:
-    """Return the peak memory of this process, in kilobytes."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-
-
 def run(task: str, folder: Path) -> None:
     mine = wids.ShardListDataset(folder / "mine" / "train.json", transformations=[], cache_dir=str(folder / "cache"))
     length = len(mine)
@@ -72,8 +67,8 @@ def run(task: str, folder: Path) -> None:
         other = mine.select(shuffled_rows(length))
     elif task in {"column", "select(where=)"}:
         mine = mine.add_columns({"width": np.arange(length), "score": np.arange(length) / length}, on="index")
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    before = peak_memory()
+    reset_peak()
+    before = peak_megabytes()
     start, start_processor = time.perf_counter(), time.process_time()
     if task == "dictionary":
         places = {key: place for place, key in enumerate(other.keys())}
@@ -98,7 +93,7 @@ def run(task: str, folder: Path) -> None:
         chosen = mine.select(where="width % 2 == 0 and score > 0.4")
         seconds, processor = time.perf_counter() - start, time.process_time() - start_processor
         assert abs(len(chosen) - 0.3 * length) < 2
-    memory = (peak_memory() - before) / 1024
+    memory = peak_megabytes() - before
     print(seconds, processor, memory)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,8 @@ import time
 from collections import deque
 from itertools import islice
 from pathlib import Path
+
+from peak_memory import peak_megabytes
 
 OUT = Path(__file__).parent / "out"
 SHARDS = 100_000
@@ -97,12 +98,12 @@ def answer(question: str, ranks: int) -> list[float]:
     """Measure one thing in this process."""
     from wids import DistributedChunkedSampler, ShardListDataset
 
-    before = memory()
+    before = peak_megabytes()
     started = time.perf_counter()
     dataset = ShardListDataset(str(OUT / "scale.json"))
     loaded = time.perf_counter() - started
     if question == "load":
-        return [loaded, memory() - before]
+        return [loaded, peak_megabytes() - before]
     started = time.perf_counter()
     sampler = DistributedChunkedSampler(
         dataset, num_replicas=ranks, rank=ranks // 2, chunksize=CHUNK, num_canonical_replicas=LANES,
@@ -118,7 +119,7 @@ def answer(question: str, ranks: int) -> list[float]:
         sampler.load_state_dict(state)
         next(iter(sampler))
         return [time.perf_counter() - started]
-    before = memory()
+    before = peak_megabytes()
     started = time.perf_counter()
     iterator = iter(sampler)
     next(iterator)
@@ -126,12 +127,7 @@ def answer(question: str, ranks: int) -> list[float]:
     count = 1_000_000
     started = time.perf_counter()
     deque(islice(iterator, count), maxlen=0)
-    return [first * 1e3, count / (time.perf_counter() - started) / 1e3, memory() - before]
-
-
-def memory() -> float:
-    """Return the peak memory of this process, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return [first * 1e3, count / (time.perf_counter() - started) / 1e3, peak_megabytes() - before]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import resource
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from peak_memory import peak_megabytes
 
 FOLDER = Path(__file__).parent / "out" / "ten-million"
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -29,7 +29,6 @@ QUESTIONS = ("sizes", "has", "fields", "mask of 30 %", "select and pickle", "spl
 
 def main() -> None:
     """Write the dataset unless it exists, and measure each question in fresh processes."""
-    # Not in this process: child processes begin with its peak memory as theirs.
     if not (FOLDER / "train.json").exists():
         subprocess.run([sys.executable, Path(__file__).with_name("synthetic.py"), FOLDER], check=True)
     ask("check")
@@ -100,7 +99,7 @@ def answer(question: str) -> dict[str, float]:
     elif question == "fingerprint":
         dataset.select(np.arange(0, len(dataset), 3)).fingerprint  # noqa: B018
     seconds = time.perf_counter() - started
-    return {"seconds": seconds, "megabytes": memory(), "bytes": num_bytes}
+    return {"seconds": seconds, "megabytes": peak_megabytes(), "bytes": num_bytes}
 
 
 def compare(dataset) -> float:
@@ -121,11 +120,6 @@ def compare(dataset) -> float:
                 data[index]
             taken[name].append(time.perf_counter() - started)
     return statistics.median(taken["view"]) / statistics.median(taken["dataset"])
-
-
-def memory() -> float:
-    """Return the peak memory of this process, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":
