@@ -122,13 +122,13 @@ def test_reading_after_close_is_an_error_and_earlier_samples_stay_readable(path:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("text.tar", b"This is a text file.\n" * 100, "no tar archive: the header at byte 0"),
-        ("empty.tar", b"", "no tar archive: the file is empty"),
-        ("zip.tar", b"PK\3\4" + bytes(600), "no tar archive: the header at byte 0"),
-        ("gz.tar", gzip.compress(b"x" * 2000), "no tar archive but compressed with gzip"),
-        ("xz.tar", b"\xfd7zXZ\0" + bytes(600), "no tar archive but compressed with xz"),
-        ("bz2.tar", b"BZh91AY&SY" + bytes(600), "no tar archive but compressed with bzip2"),
-        ("zst.tar", b"\x28\xb5\x2f\xfd" + bytes(600), "no tar archive but compressed with zstd"),
+        ("text.tar", b"This is a text file.\n" * 100, "not a tar archive: the header at byte 0"),
+        ("empty.tar", b"", "not a tar archive: the file is empty"),
+        ("zip.tar", b"PK\3\4" + bytes(600), "not a tar archive: the header at byte 0"),
+        ("gz.tar", gzip.compress(b"x" * 2000), "not a tar archive but compressed with gzip"),
+        ("xz.tar", b"\xfd7zXZ\0" + bytes(600), "not a tar archive but compressed with xz"),
+        ("bz2.tar", b"BZh91AY&SY" + bytes(600), "not a tar archive but compressed with bzip2"),
+        ("zst.tar", b"\x28\xb5\x2f\xfd" + bytes(600), "not a tar archive but compressed with zstd"),
     ],
     ids=["text", "empty", "zip", "gzip", "xz", "bzip2", "zstd"],
 )

@@ -265,7 +265,7 @@ class ShardCache:
         """
         if shard not in self._stale:
             logger.warning(
-                "%s: its index is not the shard's, and is made anew; write the pack again with: widsindex create --index",
+                "%s: its index does not match the shard, which is indexed again; write the pack again with: widsindex create --index",
                 redact(str(self.shards[shard]["url"])),
             )
             self._stale.add(shard)

@@ -241,7 +241,7 @@ class PreadSource(_FileSource):
             if count == 0:
                 raise FetchError(
                     f"{self.name}: ends at byte {start + filled}, but had {self.identity.size} bytes when it was "
-                    "opened; it was truncated meanwhile, open it again"
+                    "opened; it was truncated in the meantime, open it again"
                 )
             filled += count
         return view.toreadonly(), start

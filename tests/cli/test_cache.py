@@ -59,7 +59,7 @@ def test_fetch_counts_local_shards_that_it_unpacked(shards: list[str], run: Any)
     write_descriptor(Path("train.json"), [{"url": str(packed)}, {"url": shards[2]}])
 
     assert run("fetch", "train.json")[1].startswith("train.json: 1 of 2 shards is in ")
-    assert "1 is read where it lies, 0 failed" in run("fetch", "train.json")[1]
+    assert "1 is read in place, 0 failed" in run("fetch", "train.json")[1]
 
 
 def test_fetch_takes_some_of_the_shards_only(remote: str, server: WebServer, run: Any) -> None:
@@ -94,7 +94,7 @@ def test_what_cannot_be_fetched_is_said_and_the_rest_comes(remote: str, server: 
 
     assert status == 1
     assert "failed: " in out
-    assert "shard-0001.tar: is not there (404 Not Found)" in out
+    assert "shard-0001.tar: does not exist (404 Not Found)" in out
     assert "2 of 3 shards are in" in out
 
 
@@ -104,7 +104,7 @@ def test_a_shard_that_failed_is_not_counted_as_read_where_it_lies(shards: list[s
     status, out, _ = run("fetch", "train.json")
 
     assert status == 1
-    assert "1 is read where it lies, 1 failed" in out
+    assert "1 is read in place, 1 failed" in out
 
 
 def test_fetch_says_when_the_cache_does_not_hold_all(remote: str, run: Any) -> None:
@@ -121,7 +121,7 @@ def test_local_shards_need_no_fetching(run: Any) -> None:
 
     assert status == 0
     assert "0 of 3 shards are in" in out
-    assert "3 are read where they lie" in out
+    assert "3 are read in place" in out
     assert not Path(os.environ["WIDS_CACHE"]).exists()
 
 

@@ -252,7 +252,7 @@ def test_a_pack_elsewhere_is_not_written_and_that_is_said(shards: list[str], run
 
     assert status == 0
     assert output.splitlines() == [
-        "https://***@x.org/a.widx: not written anew; make it with: widsindex create --index",
+        "https://***@x.org/a.widx: not written again; make it with: widsindex create --index",
         "shard-0000.tar: 1 -> 3 samples",
     ]
 
@@ -290,7 +290,7 @@ def test_folders_are_moved(folder: Path, run: Run, arguments: list[str], url: st
         (["update", "bad.json", "-n", "x"], "bad.json"),
         (["update", "missing.json", "-n", "x"], "missing.json"),
         (["info", "http://me:secret@{address}/a.json?sig=secret"], "404"),
-        (["update", "shard-0000.tar", "-n", "x"], "is a shard and no descriptor"),
+        (["update", "shard-0000.tar", "-n", "x"], "is a shard, not a descriptor"),
     ],
 )
 def test_an_error_is_one_line_and_status_1_under_optimisation_too(
@@ -479,7 +479,7 @@ def test_a_process_that_is_killed_is_one_line(shards: list[str]) -> None:
         _, errors = process.communicate(timeout=60)
 
     assert process.returncode == 1
-    assert errors.startswith(b"widsindex: a process that read shards was ended from outside")
+    assert errors.startswith(b"widsindex: a worker process was killed")
     assert errors.count(b"\n") == 1
     assert not Path("all.json").exists()
 
@@ -598,7 +598,7 @@ def test_an_error_does_not_go_to_stdout_where_stderr_is_closed(descriptor: str) 
     [
         ("create shard-0000.tar -i missing.txt", "missing.txt: No such file or directory; is the path right?"),
         ("update . -n other", ".: Is a directory; name a file in it"),
-        ("sample {} 0 --save {}", "{}: cannot be made, a file is in the way; name another folder"),
+        ("sample {} 0 --save {}", "{}: cannot be created because a file is in the way; name another folder"),
     ],
 )
 def test_what_the_system_refuses_is_named_and_has_a_remedy(
@@ -626,6 +626,6 @@ def test_an_update_that_changes_nothing_leaves_the_last_backup(descriptor: str, 
 
     assert (status, errors) == (
         1,
-        f"widsindex: {descriptor}: nothing was said to change; see: widsindex update --help\n",
+        f"widsindex: {descriptor}: no change was requested; see: widsindex update --help\n",
     )
     assert Path(f"{descriptor}.bak").read_bytes() == original

@@ -182,7 +182,7 @@ def test_shards_that_cannot_be_read_are_listed_and_the_others_written(shards: li
         assert status == 1
         assert errors.count("\n") == 1
         assert "2 of 4 shards were left out" in errors
-        assert "shard-0001.tar: no tar archive: the header at byte 0" in errors
+        assert "shard-0001.tar: not a tar archive: the header at byte 0" in errors
         assert "missing.tar: cannot be opened" in errors
         assert urls("all.json") == ["shard-0000.tar", "shard-0002.tar"]
 
@@ -202,13 +202,13 @@ def test_nothing_is_written_when_no_shard_can_be_read(folder: Path, run: Run) ->
         (["none-*.tar"], "nothing matches"),
         (["shard-0000.tar", "-o", "missing/all.json"], "missing/all.json: there is no folder missing"),
         (["shard-0000.tar", "-o", "empty"], "empty: is a folder"),
-        (["shard-0000.tar", "-o", "all.widx", "--index"], "call the descriptor all.json"),
-        (["shard-0000.tar", "-n", "\udcff"], "JSON cannot hold what it says: str is not valid UTF-8"),
+        (["shard-0000.tar", "-o", "all.widx", "--index"], "name the descriptor all.json"),
+        (["shard-0000.tar", "-n", "\udcff"], "JSON cannot hold one of its values: str is not valid UTF-8"),
         (["shard-0000.tar", "empty/../\udcff.tar"], "\\udcff.tar: this name is not UTF-8"),
         (["shard-0000.tar", "empty/shard-0000.tar", "-b", "/x"], "would both be shard-0000.tar under the base /x"),
         (["shard-0000.tar", "-i", "missing.txt"], "missing.txt"),
         (["shard-0000.tar", "-w", "0"], "--workers is 0"),
-        (["http://[x/a.tar"], "http://[x/a.tar: is no URL that can be asked for"),
+        (["http://[x/a.tar"], "http://[x/a.tar: is not a valid URL"),
     ],
 )
 @pytest.mark.usefixtures("shards")

@@ -261,7 +261,7 @@ def test_cat_of_all_takes_those_that_have_the_field(samples: list[dict[str, Any]
         (["-16", "jpg"], "index -16 is out of range for 15 samples"),
         (["007", "jpg"], "'007': no sample has this key"),
         (["0", "gif"], "'gif': sample "),
-        (["gif"], "no sample that is meant has the field 'gif'"),
+        (["gif"], "none of the chosen samples has the field 'gif'"),
         (["0", "jpg", "--keys", "*"], "give one or the other"),
     ],
 )

@@ -72,7 +72,7 @@ def test_images_become_shards(folder: Path, run: Run) -> None:
     status, output, errors = run(*command)
     assert (status, output) == (1, "")
     assert errors.startswith("widsindex: ")
-    assert "pets-000000.tar: is there already" in errors
+    assert "pets-000000.tar: already exists" in errors
     assert run(*command, "--resume")[0] == 0
 
 
@@ -100,8 +100,8 @@ def test_index_files_go_beside_the_shards_where_nothing_else_is_said(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("import missing -o out.json", "missing: is no folder; name the folder that holds the shards"),
-        ("import broken.json -o out.json", "broken.json: is no folder"),
+        ("import missing -o out.json", "missing: is not a folder; name the folder that holds the shards"),
+        ("import broken.json -o out.json", "broken.json: is not a folder"),
         ("import bad -o out.json", "bad/0.tar: "),
         ("import empty -o out.json", "empty: this folder holds no .tar shards"),
         ("import shards -o missing/out.json", "there is no folder missing"),
@@ -110,12 +110,12 @@ def test_index_files_go_beside_the_shards_where_nothing_else_is_said(
         ("import shards -o out.json -w 0", "--workers is 0; it must be at least 1"),
         ("import shards -o out.json --seed 1", "holds no folders with images"),
         ("export missing.json --to dali -o out.json", "missing.json: cannot be opened"),
-        ("export broken.json --to dali -o out.json", "broken.json: is no JSON"),
+        ("export broken.json --to dali -o out.json", "broken.json: is not JSON"),
         ("export bad --to dali -o new", "bad/0.tar: "),
         ("export shards --to dali -o file.txt", "file.txt"),
         ("export bad --to energon", "bad/0.tar: "),
         ("export shards --to energon -o empty", "is not in empty"),
-        ("export https://host/a.tar --to energon", "name one to write to with --output"),
+        ("export https://host/a.tar --to energon", "name a folder to write to with --output"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(folder: Path, run: Run, command: str, message: str) -> None:

@@ -69,7 +69,7 @@ def test_processes_write_shards(run: Run) -> None:
     [
         (("missing.json",), "missing.json"),
         (("broken.json",), "broken.json: "),
-        (("notes.tar",), "notes.tar: no tar archive"),
+        (("notes.tar",), "notes.tar: not a tar archive"),
         (("empty",), "empty: this folder holds no .tar shards"),
         ((".", "--samples", "3-"), "--samples is '3-'; it must be a number, or the first and last"),
         ((".", "--samples", "3-2"), "'3-2': a range is written with its lower number first"),
@@ -80,10 +80,10 @@ def test_processes_write_shards(run: Run) -> None:
         ((".", "--keys", "broken.json"), "1 of the keys is in no sample: '{'"),
         ((".", "--max-bytes", "much"), "max_bytes is 'much'"),
         ((".", "--workers", "0"), "--workers is 0"),
-        ((".", "-o", "new/a.tar"), "new/a.tar: is no pattern of shards"),
-        ((".", "-o", "https://x.org/a-%d.tar"), "nothing can be written there"),
+        ((".", "-o", "new/a.tar"), "new/a.tar: is not a pattern for shards"),
+        ((".", "-o", "https://x.org/a-%d.tar"), "cannot be written to"),
         ((".", "-o", "broken.json/a-%d.tar"), "broken.json"),
-        ((".", "-o", "shard-%04d.tar", "--overwrite"), "shard-0000.tar: is read, and would be replaced"),
+        ((".", "-o", "shard-%04d.tar", "--overwrite"), "shard-0000.tar: is one of the inputs, and would be replaced"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

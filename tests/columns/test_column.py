@@ -203,7 +203,7 @@ def test_a_kept_column_whose_file_was_removed_is_an_error(tmp_path: Path) -> Non
     for path in (tmp_path / "cache" / ".wids" / "columns").iterdir():
         path.unlink()
 
-    with pytest.raises(FetchError, match="make the dataset anew"):
+    with pytest.raises(FetchError, match="open the dataset again"):
         _ = pickle.loads(pickle.dumps(kept)).column
 
 

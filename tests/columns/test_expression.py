@@ -204,24 +204,24 @@ def test_long_columns_are_read_in_blocks_and_the_result_is_in_order(monkeypatch:
         ("n > 1; n", 6, "invalid syntax"),
         ("__import__('os').system('true')", 1, "only abs, len, max, min can be called"),
         ("n > 1 and open('x')", 11, "only abs, len, max, min can be called"),
-        ("len(word, n) > 1", 1, "len takes one value, and is given 2"),
-        ("max(n) > 1", 1, "max takes two values or more, and is given 1"),
-        ("len(word, key=n) > 1", 15, "the values of len have no names; write them alone"),
+        ("len(word, n) > 1", 1, "len takes one value, but was given 2"),
+        ("max(n) > 1", 1, "max takes two values or more, but was given 1"),
+        ("len(word, key=n) > 1", 15, "len takes no named arguments; write the values alone"),
         ("word.__class__ == 'a'", 1, "there is no column 'word.__class__'"),
         ("'a'.__class__ == 'a'", 1, "attributes of values cannot be read"),
-        ("n ** 9 > 1", 1, "this may not stand here"),
-        ("n @ 9 > 1", 1, "this may not stand here"),
-        ("n > 1 if flag else n < 1", 1, "this may not stand here"),
+        ("n ** 9 > 1", 1, "this is not allowed here"),
+        ("n @ 9 > 1", 1, "this is not allowed here"),
+        ("n > 1 if flag else n < 1", 1, "this is not allowed here"),
         ("(lambda: flag)()", 1, "only abs, len, max, min can be called"),
-        ("[n for n in word]", 1, "this may not stand here"),
-        ("word[0] == 'a'", 1, "this may not stand here"),
-        ("f'{n}' == 'a'", 1, "this may not stand here"),
-        ("b'a' == word", 1, "this may not stand here"),
-        ("1j == n", 1, "this may not stand here"),
-        ("(m := n) > 1", 2, "this may not stand here"),
-        ("~n > 1", 1, "this may not stand here"),
-        ("n is 1", 6, "only None stands after is"),
-        ("n in [x]", 7, "only numbers and text stand in a list"),
+        ("[n for n in word]", 1, "this is not allowed here"),
+        ("word[0] == 'a'", 1, "this is not allowed here"),
+        ("f'{n}' == 'a'", 1, "this is not allowed here"),
+        ("b'a' == word", 1, "this is not allowed here"),
+        ("1j == n", 1, "this is not allowed here"),
+        ("(m := n) > 1", 2, "this is not allowed here"),
+        ("~n > 1", 1, "this is not allowed here"),
+        ("n is 1", 6, "only None may follow is"),
+        ("n in [x]", 7, "a list may hold only numbers and text"),
         ("n in ['a']", 7, "'a' is looked for among values that are a number"),
         ("n in 5", 1, "is a number where text is needed"),
         ("n == None", 1, "None is compared with is None"),
@@ -230,7 +230,7 @@ def test_long_columns_are_read_in_blocks_and_the_result_is_in_order(monkeypatch:
         ("n", 1, "is a number where true or false is needed"),
         ("word + 'a' == 'aa'", 1, "is text where a number is needed"),
         ("n < 36893488147419103232", 5, "this number is too large"),
-        ("not " * 60 + "flag", 205, "lies more than 50 parts deep"),
+        ("not " * 60 + "flag", 205, "is nested more than 50 levels deep"),
         ("(n > 1 and\n  n ? 2)", 16, "invalid syntax"),
         ("(n > 1 and\r\n  é == 2)", 15, "there is no column 'é'"),
         ("(n > 1 and\r  é == 2)", 14, "there is no column 'é'"),
@@ -247,7 +247,7 @@ def test_invalid_conditions_are_errors_that_name_the_position(text: str, place: 
 
 @pytest.mark.parametrize("text", ["(" * 300, "-" * 9000 + "1", "flag and " * 2000, "n == 0\0", "\ud800"])
 def test_oversized_or_unparsable_conditions_are_errors(text: str) -> None:
-    with pytest.raises(ValueError, match=r"at most|cannot be parsed|too many nested|parts deep|surrogates|null bytes"):
+    with pytest.raises(ValueError, match=r"at most|cannot be parsed|too many nested|levels deep|surrogates|null bytes"):
         Expression(text)
 
 

@@ -380,7 +380,7 @@ def test_a_missing_file_or_a_text_file_is_an_error_that_names_it(tmp_path: Path)
     with pytest.raises(wids.FetchError, match=r"missing\.tar.*is the path right"):
         wids.ShardListDataset([(tmp_path / "missing.tar", 1)])[0]
     (tmp_path / "text.tar").write_text("no tar\n" * 200)
-    with pytest.raises(wids.TarFormatError, match=r"text\.tar: no tar archive"):
+    with pytest.raises(wids.TarFormatError, match=r"text\.tar: not a tar archive"):
         wids.ShardListDataset([tmp_path / "text.tar"])
 
 

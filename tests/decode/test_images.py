@@ -170,7 +170,7 @@ def test_lazy_leaves_loading_to_the_user() -> None:
         default_decoder("PIL")({".jpg": cut})
     with pytest.raises(DecodeError, match=r"'\.jpg'"):
         default_decoder("PIL", lazy=True)({".jpg": b"no image"})
-    with pytest.raises(ValueError, match="lazy goes with"):
+    with pytest.raises(ValueError, match="lazy needs"):
         default_decoder("rgb8", lazy=True)
 
 

@@ -133,7 +133,7 @@ def test_descriptors_that_name_each_other_are_refused() -> None:
     ("content", "message"),
     [
         (b"[1]", r"^d\.json: holds a list"),
-        (b"{,", r"^d\.json: is no JSON: .* line 1, column 2"),
+        (b"{,", r"^d\.json: is not JSON: .* line 1, column 2"),
         (b'{"wids_version": 2}', "wids_version is 2"),
         (b'{"wids_version": 1}', "neither shardlist nor datasets"),
         (b'{"shardlist": {}}', "shardlist is an object; it must be a list"),

@@ -196,15 +196,15 @@ def test_a_stored_state_of_version_1_loads(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kwargs", "difference"),
     [
-        ({"seed": 4}, "seed=0, and this one has 4"),
-        ({"shuffle": False}, "shuffle=True, and this one has False"),
+        ({"seed": 4}, "seed=0, but this sampler has 4"),
+        ({"shuffle": False}, "shuffle=True, but this sampler has False"),
         ({"shufflefirst": True}, "shufflefirst=False"),
         ({"drop_last": True}, "drop_last=False"),
         ({"even": False}, "even=True"),
         ({"repartition_each_epoch": True}, "repartition_each_epoch=False"),
-        ({"chunksize": 7}, "chunksize=100, and this one has 7"),
-        ({"num_canonical_replicas": 3}, "num_canonical_replicas=1, and this one has 3"),
-        ({"num_samples": 50}, r"num_samples=None, and this one has \[0, 50\]"),
+        ({"chunksize": 7}, "chunksize=100, but this sampler has 7"),
+        ({"num_canonical_replicas": 3}, "num_canonical_replicas=1, but this sampler has 3"),
+        ({"num_samples": 50}, r"num_samples=None, but this sampler has \[0, 50\]"),
     ],
 )
 def test_a_state_of_other_arguments_is_refused_with_the_difference(kwargs: dict[str, Any], difference: str) -> None:
@@ -294,8 +294,8 @@ def test_lanes_and_chunk_size_come_from_the_state_unless_they_are_given() -> Non
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({}, "no state of a sampler"),
-        ({"_index_sampler_state": None}, "no state of a sampler"),
+        ({}, "not the state of a sampler"),
+        ({"_index_sampler_state": None}, "not the state of a sampler"),
         ({"version": 2, "epoch": 0, "place": 0}, "version 2"),
         ({"version": 1, "kind": "ChunkedSampler", "epoch": 0, "place": 0, "data": {}}, "no 'arguments'"),
         ({**make("ShardListSampler").state_dict()}, "of a ShardListSampler"),

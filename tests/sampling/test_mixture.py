@@ -162,7 +162,7 @@ def test_a_dataset_without_components_is_refused(tmp_path: Path) -> None:
         {"url": url, "nsamples": count, "dataset": name}
         for (url, count), name in zip(write_shards(tmp_path, [1, 1, 1]), "aba", strict=True)
     ]
-    with pytest.raises(ValueError, match="'a' do not lie together"):
+    with pytest.raises(ValueError, match="'a' are not next to each other"):
         MixtureSampler(wids.ShardListDataset(scattered), weights=[1, 1])
 
 
@@ -174,5 +174,5 @@ def test_mixture_sampler_is_a_distributed_sampler() -> None:
 
 
 def test_a_state_of_other_weights_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"shares=\[1, 2\], and this one has \[1, 1\]"):
+    with pytest.raises(ValueError, match=r"shares=\[1, 2\], but this sampler has \[1, 1\]"):
         mix([5, 5], [1, 1]).load_state_dict(mix([5, 5], [1, 2]).state_dict())

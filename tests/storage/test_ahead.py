@@ -92,7 +92,7 @@ def test_a_failed_prefetch_is_raised_by_the_read_that_needs_the_shard(
         try:
             dataset.read(index)
         except FetchError as error:
-            assert "05.tar: is not there (404" in str(error)
+            assert "05.tar: does not exist (404" in str(error)
             failed.add(index // PER_SHARD)
 
     assert failed == {5}

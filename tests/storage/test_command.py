@@ -91,7 +91,7 @@ def test_a_failed_command_is_an_error_and_leaves_no_file(
 
 
 def test_a_command_that_writes_no_file_is_an_error(make_storage: Callable[..., Storage]) -> None:
-    with pytest.raises(FetchError, match="wrote no file"):
+    with pytest.raises(FetchError, match="did not write the file"):
         make_storage(allow_pipe=True).open({"url": "pipe:true {local}"})
 
 

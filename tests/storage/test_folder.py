@@ -75,7 +75,7 @@ def test_a_symlink_in_place_of_the_default_folder_is_refused(temporary: Path) ->
     (temporary / "elsewhere").mkdir(mode=0o700)
     (temporary / f"wids-{os.getuid()}").symlink_to(temporary / "elsewhere")
 
-    with pytest.raises(FetchError, match="somebody else"):
+    with pytest.raises(FetchError, match="is not a folder that belongs to user"):
         CacheFolder(None).make()
 
 
@@ -85,7 +85,7 @@ def test_another_users_folder_is_refused(temporary: Path) -> None:
     path.mkdir(mode=0o700)
     os.chown(path, 12345, 12345)
 
-    with pytest.raises(FetchError, match="somebody else"):
+    with pytest.raises(FetchError, match="is not a folder that belongs to user"):
         CacheFolder(None).make()
 
 

@@ -135,7 +135,7 @@ def test_missing_and_refused_objects_on_nginx_are_errors(nginx: tuple[str, Path]
     address, _ = nginx
     for access in ("download", "range"):
         opened = Storage(StorageOptions(cache_dir=str(tmp_path / "c"), access=access))
-        with pytest.raises(FetchError, match="is not there"):
+        with pytest.raises(FetchError, match="does not exist"):
             opened.open({"url": f"{address}/none.tar"})
         with pytest.raises(FetchError, match="refuses it"):
             opened.open({"url": f"{address}/private/a.tar"})

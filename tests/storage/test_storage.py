@@ -361,5 +361,5 @@ def test_nothing_is_read_from_a_default_folder_that_another_user_owns(
     planted.write_bytes(b"wrong" * 200)
     os.chown(tmp_path / "wids-0", 12345, 12345)
 
-    with pytest.raises(FetchError, match="somebody else"):
+    with pytest.raises(FetchError, match="is not a folder that belongs to user"):
         Storage().open(shard)

@@ -286,7 +286,7 @@ def test_errors_logs_and_file_names_have_no_secrets(
 
 @pytest.mark.parametrize("url", ["http://", "http://[/a.tar", "http://host:port/a.tar", "https:///a.tar"])
 def test_an_invalid_url_is_refused(url: str, storage: Storage) -> None:
-    with pytest.raises(FetchError, match="written right"):
+    with pytest.raises(FetchError, match="spelled right"):
         storage.open({"url": url})
 
 

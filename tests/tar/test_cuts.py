@@ -84,6 +84,6 @@ def test_an_archive_cut_inside_a_block_is_refused_unless_cut_after_all_members(w
 @pytest.mark.parametrize("length", [1, 100, 511])
 def test_zeros_that_do_not_fill_a_block_are_refused(length: int) -> None:
     with pytest.raises(
-        TarFormatError, match=rf"no tar archive: the file ends at byte {length}, inside the header at byte 0"
+        TarFormatError, match=rf"not a tar archive: the file ends at byte {length}, inside the header at byte 0"
     ):
         scan_members(BufferSource(bytes(length), "a.tar"))

@@ -186,9 +186,9 @@ def test_a_repeated_field_fails_only_its_own_sample(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", "the file is empty"),
-        (b"short", "no tar archive: the file ends at byte 5, inside the header at byte 0"),
-        (b"This is a text file.\n" * 100, "no tar archive: the header at byte 0"),
-        (struct.pack("<512Q", *range(512)), "no tar archive: the header at byte 0"),
+        (b"short", "not a tar archive: the file ends at byte 5, inside the header at byte 0"),
+        (b"This is a text file.\n" * 100, "not a tar archive: the header at byte 0"),
+        (struct.pack("<512Q", *range(512)), "not a tar archive: the header at byte 0"),
     ],
     ids=["empty", "shorter than a header", "text", "binary"],
 )
@@ -222,7 +222,7 @@ def test_reading_a_truncated_file_by_pread_is_a_fetch_error(tmp_path: Path) -> N
     reader = TarReader(source, build_index(source))
     os.truncate(path, 1024)
 
-    with pytest.raises(FetchError, match="was truncated meanwhile"):
+    with pytest.raises(FetchError, match="was truncated in the meantime"):
         reader.read(40, bytes)
 
 

@@ -59,14 +59,14 @@ def encoded(index: TarIndex) -> bytes:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda table: table[:0], "no table of version v1.2"),
-        (lambda table: table.replace(b"v1.2", b"v1.1"), "no table of version v1.2"),
+        (lambda table: table[:0], "not a table of version v1.2"),
+        (lambda table: table.replace(b"v1.2", b"v1.1"), "not a table of version v1.2"),
         (lambda table: table.replace(b"000001.txt", b"000 001.txt"), "or a name in it has blanks"),
-        (lambda table: table.replace(b" 512 ", b" x12 ", 1), "is no number"),
-        (lambda table: table.replace(b" 512 ", b" 99999999999999999999 ", 1), "is no number"),
+        (lambda table: table.replace(b" 512 ", b" x12 ", 1), "is not a number"),
+        (lambda table: table.replace(b" 512 ", b" 99999999999999999999 ", 1), "is not a number"),
         (lambda table: table.replace(b" 512 ", b" 1024 ", 1), "do not fill the shard"),
         (lambda table: table.replace(b" 512 9 ", b" 512 -9 ", 1), "do not fill the shard"),
-        (lambda table: b"\n".join(table.split(b"\n")[:-2]) + b"\n", "the shard goes on behind"),
+        (lambda table: b"\n".join(table.split(b"\n")[:-2]) + b"\n", "the shard continues after"),
         (lambda table: table.replace(b"v1.2 3", b"v1.2 4"), "says that there are b'4' samples, but names 3"),
     ],
 )

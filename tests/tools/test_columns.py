@@ -154,7 +154,7 @@ def test_a_run_that_is_killed_reads_only_the_rest_when_it_is_started_again(tmp_p
 
 def test_another_question_does_not_take_the_parts_of_a_run_that_was_ended(tmp_path: Path) -> None:
     path = write(tmp_path, [[{"a": 1, "b": 2}], [b"broken"]])
-    with pytest.raises(WidsError, match="is no JSON"):
+    with pytest.raises(WidsError, match="is not JSON"):
         extract_columns(path, ["a"])
     write(tmp_path, [[{"a": 1, "b": 2}], [{"a": 3, "b": 4}]])
 
@@ -170,23 +170,23 @@ def test_another_question_does_not_take_the_parts_of_a_run_that_was_ended(tmp_pa
         (
             [[{"a": 1}, {"a": "x"}]],
             ["a"],
-            r"00\.tar: the values of 'a' are of no one type .*: 1 at key '0-0'; 'x' at key '0-1'; leave",
+            r"00\.tar: the values of 'a' have no common type .*: 1 at key '0-0'; 'x' at key '0-1'; leave",
         ),
         (
             [[{"a": 1}], [{"a": "x"}]],
             ["a"],
             r"the values of 'a' are of different types: int64 in .*00\.tar, string in .*01\.tar",
         ),
-        ([[{"a": [1]}]], ["a"], r"the values of 'a' are of no one type that a column can have: \[1\] at key '0-0'"),
-        ([[{"a": 2**63}]], ["a"], r"no one type that a column can have: 9223372036854775808"),
+        ([[{"a": [1]}]], ["a"], r"the values of 'a' have no common type that a column can have: \[1\] at key '0-0'"),
+        ([[{"a": 2**63}]], ["a"], r"no common type that a column can have: 9223372036854775808"),
         (
             [[b"{"]],
             ["a"],
-            r"00\.tar: key '0-0', field '\.json': is no JSON: .*; leave such values missing with --skip-damaged",
+            r"00\.tar: key '0-0', field '\.json': is not JSON: .*; leave such values missing with --skip-damaged",
         ),
         ([[b"[1]"]], ["a"], r"field '\.json': holds a list, expected an object"),
         ([[{"a": 1}]], ["a", "a"], "the name 'a' is given twice"),
-        ([[{"a": 1}]], ["a..b"], "'a..b' is no name of a column"),
+        ([[{"a": 1}]], ["a..b"], "'a..b' is not the name of a column"),
     ],
 )
 def test_what_cannot_be_a_column_is_an_error_that_says_where(

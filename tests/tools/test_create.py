@@ -205,7 +205,7 @@ def test_what_is_left_of_the_journal_after_success_is_small(shards: list[str]) -
 def test_a_file_that_is_no_journal_is_left_alone(shards: list[str]) -> None:
     Path(".a.json.journal").write_bytes(b"precious\n")
 
-    with pytest.raises(WidsError, match=r"\.a\.json\.journal: is no journal of widsindex; move it away"):
+    with pytest.raises(WidsError, match=r"\.a\.json\.journal: is not a journal of widsindex; move it away"):
         wids.create_index(shards, "a.json")
 
     assert Path(".a.json.journal").read_bytes() == b"precious\n"
@@ -400,7 +400,7 @@ class Breaking(Executor):
 @pytest.mark.parametrize("at_submit", [False, True])
 def test_what_was_done_when_a_worker_died_is_not_lost(*, at_submit: bool) -> None:
     done: list[int] = []
-    with pytest.raises(WidsError, match="was ended from outside"):
+    with pytest.raises(WidsError, match="was killed, perhaps for lack of memory"):
         done.extend(thing for thing, _ in spread(abs, range(100), Breaking(100, at_submit=at_submit)))
 
     assert done == list(range(98))
@@ -430,11 +430,12 @@ class GivingUp(Executor):
 
 
 @pytest.mark.parametrize(
-    ("error", "message"), [(None, "CancelledError; see to it"), (KilledWorker("4 workers died"), "KilledWorker: 4 wor")]
+    ("error", "message"),
+    [(None, "CancelledError; fix the cause"), (KilledWorker("4 workers died"), "KilledWorker: 4 wor")],
 )
 def test_an_executor_that_gives_up_says_so_in_one_kind_of_error(error: Exception | None, message: str) -> None:
     done: list[int] = []
-    with pytest.raises(WidsError, match=f"gave up the work on a shard: {message}"):
+    with pytest.raises(WidsError, match=f"failed or cancelled the work on a shard: {message}"):
         done.extend(thing for thing, _ in spread(abs, range(100), GivingUp(90, error)))
 
     assert done == list(range(90))
@@ -477,7 +478,7 @@ def test_a_worker_that_dies_costs_no_more_than_what_it_was_at(shards: list[str],
     serial = wids.create_index(shards, "serial.json")
     with (
         ProcessPoolExecutor(1, get_context("spawn"), initializer=_end_at, initargs=(shards[3],)) as pool,
-        pytest.raises(WidsError, match="a process that read shards was ended from outside"),
+        pytest.raises(WidsError, match="a worker process was killed"),
     ):
         wids.create_index(shards, "a.json", executor=pool)
     assert not Path("a.json").exists()
@@ -516,7 +517,7 @@ def test_without_an_output_nothing_is_written(shards: list[str], tmp_path: Path)
 
     assert [entry["nsamples"] for entry in content["shardlist"]] == [3, 0, 2, 4, 1]
     assert sorted(tmp_path.iterdir()) == before
-    with pytest.raises(DescriptorError, match="an index pack lies beside a descriptor"):
+    with pytest.raises(DescriptorError, match="an index pack is written beside its descriptor"):
         wids.create_index(shards, None, index=True)
 
 
@@ -526,7 +527,7 @@ def test_a_descriptor_is_not_written_over_a_shard(shards: list[str], tmp_path: P
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     with pytest.raises(
-        DescriptorError, match=r"what shards are called|is the shard shard-0000\.tar, and would be replaced"
+        DescriptorError, match=r"is a name for a shard|is the shard shard-0000\.tar, which would be replaced"
     ):
         wids.create_index(shards, output)
 

@@ -100,7 +100,7 @@ def test_no_more_samples_are_exported_than_a_descriptor_says(shards: list[Path],
             [("a b.txt", b"")],
             "has blanks in its name or no extension, which such a table cannot hold; rename it",
         ),
-        ("a.tar", [("README", b"")], "has no samples, and DALI takes no such shard"),
+        ("a.tar", [("README", b"")], "has no samples, which DALI does not accept"),
         ("a.tgz", sample_members(1), "is compressed"),
     ],
 )
@@ -175,15 +175,15 @@ def test_shards_may_be_named_by_file_urls(shards: list[Path], tmp_path: Path) ->
 def test_a_prepared_folder_is_not_prepared_over(shards: list[Path], tmp_path: Path) -> None:
     (tmp_path / ".nv-meta").mkdir()
 
-    with pytest.raises(DescriptorError, match="is there already; remove it"):
+    with pytest.raises(DescriptorError, match="already exists; remove it"):
         export_energon({"train": entries(*shards)}, tmp_path, storage=Storage())
 
 
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        (sample_members(3), "the key '000000' was there before, and Energon takes each only once"),
-        ([("README", b"")], "has no samples, and Energon takes no such shard"),
+        (sample_members(3), "the key '000000' occurs twice, and Energon accepts each key only once"),
+        ([("README", b"")], "has no samples, which Energon does not accept"),
         ([("\udcff.txt", b"")], "is not UTF-8"),
     ],
 )
@@ -200,9 +200,9 @@ def test_what_energon_could_not_read_leaves_nothing(
 def test_shards_outside_the_folder_cannot_be_prepared(shards: list[Path], tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
 
-    with pytest.raises(DescriptorError, match="Energon takes only shards in the folder itself"):
+    with pytest.raises(DescriptorError, match="Energon accepts only shards directly in the folder"):
         export_energon({"train": entries(shards[0])}, tmp_path / "other", storage=Storage())
-    with pytest.raises(DescriptorError, match="Energon takes only shards in the folder itself"):
+    with pytest.raises(DescriptorError, match="Energon accepts only shards directly in the folder"):
         export_energon({"train": [{"url": "s3://bucket/0.tar", "nsamples": 1}]}, tmp_path, storage=Storage())
 
 

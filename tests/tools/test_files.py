@@ -72,7 +72,7 @@ def test_readers_see_whole_descriptors_while_many_write(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("none/a.json", "there is no folder"), ("folder", "is a folder"), ("a.widx", "what index packs are called")],
+    [("none/a.json", "there is no folder"), ("folder", "is a folder"), ("a.widx", "the extension of index packs")],
 )
 def test_places_where_no_descriptor_can_be_are_told_before(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "folder").mkdir()

@@ -107,7 +107,7 @@ def test_what_is_no_folder_of_shards_is_refused(tmp_path: Path, source: str) -> 
     (tmp_path / "train.json").write_text("{}")
     (tmp_path / "empty").mkdir()
 
-    with pytest.raises(DescriptorError, match=r"is no folder|holds no .tar shards"):
+    with pytest.raises(DescriptorError, match=r"is not a folder|holds no .tar shards"):
         import_folder(tmp_path / source, tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
 
@@ -206,7 +206,10 @@ def test_a_remote_shard_that_its_table_does_not_tell_is_indexed(hub: Path, caplo
 
     assert (dataset[0]["txt"], dataset[0]["cls"]) == ("text of 0", 0)
     assert dataset.stats()["index_builds"] == 1
-    assert "test-00000-of-00001.idx is not used for it, so it is indexed anew: the shard goes on behind" in caplog.text
+    assert (
+        "test-00000-of-00001.idx cannot be used, so the shard is indexed again: the shard continues after"
+        in caplog.text
+    )
 
 
 def test_a_table_of_another_shard_is_noticed_when_a_sample_is_read(hub: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -218,7 +221,7 @@ def test_a_table_of_another_shard_is_noticed_when_a_sample_is_read(hub: Path, ca
 
     assert dataset[0]["txt"] == "TEXT OF 1"
     assert dataset.key(0) == "000001"
-    assert "its index is not the shard's, and is made anew" in caplog.text
+    assert "its index does not match the shard" in caplog.text
 
 
 def test_a_descriptor_names_the_tables_that_were_there(hub: Path, tmp_path: Path) -> None:
@@ -309,7 +312,7 @@ def test_packing_goes_on_behind_the_shards_that_are_there(images: Path, tmp_path
     assert again.content["shardlist"] == whole.content["shardlist"]
     assert [(tmp_path / name).read_bytes() for name in names] == before
     (tmp_path / names[-1]).unlink()
-    with pytest.raises(WidsError, match="the shards that are there are of other images"):
+    with pytest.raises(WidsError, match="the existing shards hold other images"):
         import_folder(images, tmp_path / "train.json", seed=4, max_bytes=4096, resume=True)
 
 
@@ -364,10 +367,10 @@ def test_a_folder_of_images_that_cannot_be_looked_into_is_not_left_out(
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("train", "call it train.json"),
-        ("train-.json", "call it train.json"),
-        ("a.tar", "is what shards are called"),
-        (".hidden.json", "is no name of shards"),
+        ("train", "name it train.json"),
+        ("train-.json", "name it train.json"),
+        ("a.tar", "is a name for a shard"),
+        (".hidden.json", "is not a name for shards"),
     ],
 )
 def test_what_shards_of_images_cannot_be_named_after_is_refused_before_any_is_written(
@@ -394,7 +397,7 @@ def test_a_descriptor_is_not_written_over_a_shard(img2dataset: Path, tmp_path: P
     (tmp_path / "link.json").symlink_to(shard)
 
     for output in (shard, tmp_path / "link.json"):
-        with pytest.raises(DescriptorError, match=r"what shards are called|and would be replaced"):
+        with pytest.raises(DescriptorError, match=r"is a name for a shard|which would be replaced"):
             import_folder(img2dataset, output)
 
     assert shard.read_bytes() == before

@@ -258,11 +258,11 @@ def test_a_shard_of_another_run_is_not_taken_for_one_of_this(tmp_path: Path, old
     for number in (6, 4, 3):
         (tmp_path / "new" / f"a-{number}.tar").unlink()
 
-    with pytest.raises(WidsError, match=r"a-0\.tar: is there already and holds other samples"):
+    with pytest.raises(WidsError, match=r"a-0\.tar: already exists, with other samples"):
         reshard(old, tmp_path / "new" / "a-%d.tar", max_samples=4, shuffle=True, resume=True)
-    with pytest.raises(FileExistsError, match=r"a-2\.tar: is there already"):
+    with pytest.raises(FileExistsError, match=r"a-2\.tar: already exists"):
         reshard(old, tmp_path / "new" / "a-%d.tar", max_samples=13, resume=True)
-    with pytest.raises(FileExistsError, match=r"a\.json: is there already"):
+    with pytest.raises(FileExistsError, match=r"a\.json: already exists"):
         reshard(old, tmp_path / "new" / "a-%d.tar")
 
     reshard(old, tmp_path / "new" / "a-%d.tar", max_samples=20, overwrite=True)
@@ -292,7 +292,7 @@ def test_another_run_may_be_faster_with_the_same_shard_and_not_with_another(tmp_
 
     assert reshard(old, tmp_path / "new" / "a-%d.tar", storage=Beaten(new, same)).num_resumed == 1
     new.unlink()
-    with pytest.raises(WidsError, match=r"a-0\.tar: is there already and holds other samples"):
+    with pytest.raises(WidsError, match=r"a-0\.tar: already exists, with other samples"):
         reshard(old, tmp_path / "new" / "a-%d.tar", storage=Beaten(new, other), resume=True)
 
     assert new.read_bytes() == other
@@ -302,7 +302,7 @@ def test_another_run_may_be_faster_with_the_same_shard_and_not_with_another(tmp_
 def test_nothing_that_is_read_is_replaced(tmp_path: Path, old: Path, overwrite: bool) -> None:
     before = {path.name: path.read_bytes() for path in old.iterdir()}
 
-    with pytest.raises(ValueError, match=r"shard-0000\.tar: is read, and would be replaced"):
+    with pytest.raises(ValueError, match=r"shard-0000\.tar: is one of the inputs, and would be replaced"):
         reshard(old, tmp_path / "old" / ".." / "old" / "shard-%04d.tar", overwrite=overwrite)
 
     assert {path.name: path.read_bytes() for path in old.iterdir()} == before
@@ -345,7 +345,7 @@ def test_a_shard_that_a_link_leads_to_is_not_replaced_either(tmp_path: Path) -> 
     (tmp_path / "links" / "a.tar").symlink_to(real)
     before = real.read_bytes()
 
-    with pytest.raises(ValueError, match="is read, and would be replaced"):
+    with pytest.raises(ValueError, match="is one of the inputs, and would be replaced"):
         reshard(str(tmp_path / "links"), tmp_path / "b-%d.tar", overwrite=True)
 
     assert real.read_bytes() == before

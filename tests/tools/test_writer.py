@@ -265,9 +265,11 @@ def test_a_descriptor_says_what_its_writer_knows(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", numbered(1), facts={"name": "mine", "classes": ["cat"]})
 
     assert {"name": "mine", "classes": ["cat"]}.items() <= wids.ShardListDataset(tmp_path / "a.json").spec.items()
-    with pytest.raises(ValueError, match="facts has shardlist, which the shards decide"):
+    with pytest.raises(ValueError, match="facts has shardlist, which the shards determine"):
         wids.ShardWriter(tmp_path / "b-%d.tar", facts={"shardlist": []})
-    with pytest.raises(wids.DescriptorError, match=r"b\.json: cannot be written, JSON cannot hold what it says: "):
+    with pytest.raises(
+        wids.DescriptorError, match=r"b\.json: cannot be written, because JSON cannot hold one of its values: "
+    ):
         wids.ShardWriter(tmp_path / "b-%d.tar", facts={"info": object()})
 
 
@@ -298,7 +300,7 @@ def test_a_name_is_refused_or_read_back(key: str, field: str) -> None:
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
-        ({"__key__": "a.b", "txt": "x"}, "key 'a.b': has a dot behind its last slash"),
+        ({"__key__": "a.b", "txt": "x"}, "key 'a.b': has a dot after its last slash"),
         ({"__key__": "", "txt": "x"}, "key '': is empty"),
         ({"__key__": "/a", "txt": "x"}, "begins with a slash"),
         ({"__key__": "a/", "txt": "x"}, "ends with a slash"),
@@ -308,14 +310,14 @@ def test_a_name_is_refused_or_read_back(key: str, field: str) -> None:
         ({"__key__": "\ud800", "txt": "x"}, "has a lone surrogate"),
         ({"__key__": 3, "txt": "x"}, "key 3: is of type int"),
         ({"txt": "x"}, "key None: is of type NoneType"),
-        ({"__key__": "before", "txt": "x"}, "key 'before': is that of the sample before"),
+        ({"__key__": "before", "txt": "x"}, "key 'before': is also that of the previous sample"),
         ({"__key__": "b"}, "key 'b': has no fields"),
         ({"__key__": "b", "__url__": "x"}, "key 'b': has no fields"),
         ({"__key__": "b", "txt": "x", ".txt": "y"}, "has the field '.txt' twice"),
-        ({"__key__": "b", "": "x"}, "field '': is no name"),
+        ({"__key__": "b", "": "x"}, "field '': is not a name"),
         ({"__key__": "b", "a/txt": "x"}, "field 'a/txt': has a slash"),
         ({"__key__": "b", 3: "x"}, "field 3: is of type int"),
-        ({"__key__": "b", "xyz": 3}, "key 'b', field '.xyz': nothing is known"),
+        ({"__key__": "b", "xyz": 3}, "key 'b', field '.xyz': there is no encoder"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -377,7 +379,7 @@ def test_the_key_before_is_known_when_going_on(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", numbered(5))
 
     with (
-        pytest.raises(EncodeError, match="is that of the sample before"),
+        pytest.raises(EncodeError, match="is also that of the previous sample"),
         wids.ShardWriter(str(tmp_path / "a-%d.tar"), resume=True) as writer,
     ):
         writer.write(numbered(5)[-1])
@@ -387,7 +389,7 @@ def test_the_key_before_is_known_when_going_on(tmp_path: Path) -> None:
 def test_what_is_there_is_replaced_only_when_that_is_asked_for(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_bytes(b"precious")
 
-    with pytest.raises(FileExistsError, match=rf"{there}: is there already; .*resume=True.*overwrite=True"):
+    with pytest.raises(FileExistsError, match=rf"{there}: already exists; .*resume=True.*overwrite=True"):
         write(tmp_path / "a-%d.tar", numbered(3))
     assert content(tmp_path) == {there: b"precious"}
 
@@ -416,7 +418,7 @@ def test_a_shard_that_another_writer_has_made_meanwhile_is_not_replaced(tmp_path
         (tmp_path / "a-1.tar").write_bytes(b"precious")
         yield from numbered(5, first=1)
 
-    with pytest.raises(FileExistsError, match=r"a-1\.tar: is there already"):
+    with pytest.raises(FileExistsError, match=r"a-1\.tar: already exists"):
         write(tmp_path / "a-%d.tar", samples(), max_samples=2)
 
     assert (tmp_path / "a-1.tar").read_bytes() == b"precious"
@@ -428,7 +430,7 @@ def test_nor_is_one_that_was_made_while_this_one_was_written(tmp_path: Path) -> 
         (tmp_path / "a-0.tar").write_bytes(b"precious")
         yield from numbered(3, first=2)
 
-    with pytest.raises(FileExistsError, match=r"a-0\.tar: was made by another process"):
+    with pytest.raises(FileExistsError, match=r"a-0\.tar: was written by another process"):
         write(tmp_path / "a-%d.tar", samples(), max_samples=2)
 
     assert content(tmp_path) == {"a-0.tar": b"precious"}
@@ -448,9 +450,9 @@ def test_a_shard_that_fails_while_the_next_one_is_written_raises_its_own_error_o
     writer.write(numbered(3)[-1])
     wait_until(lambda: len(names(tmp_path)) == 2)  # the part of a-0.tar is removed, after which its failure is known
 
-    with pytest.raises(FileExistsError, match=r"a-0\.tar: was made by another process"):
+    with pytest.raises(FileExistsError, match=r"a-0\.tar: was written by another process"):
         calls[call]()
-    with pytest.raises(WidsError, match=r"a-%d\.tar: writing has failed: .*a-0\.tar: was made by another process"):
+    with pytest.raises(WidsError, match=r"a-%d\.tar: writing failed: .*a-0\.tar: was written by another process"):
         calls["write"]()
     with contextlib.suppress(WidsError):
         writer.close()
@@ -527,7 +529,7 @@ def refused(call, *arguments):
     try:
         call(*arguments)
     except wids.WidsError as error:
-        return "was open when this process was forked" in str(error)
+        return "was opened before this process was forked" in str(error)
 
 def child(writer, act):
     if act == "writes":
@@ -632,19 +634,19 @@ def test_a_folder_is_made_where_a_path_or_a_file_url_says(tmp_path: Path, place:
 @pytest.mark.parametrize(
     ("pattern", "options", "message"),
     [
-        ("out/a.tar", {}, "is no pattern of shards"),
-        ("out/%d/a.tar", {}, "is no pattern of shards"),
-        ("out/a-%d-%d.tar", {}, "is no pattern of shards"),
-        ("out/a-%d", {}, "is no name of shards"),
-        ("out/.a-%d.tar", {}, "is no name of shards"),
-        ("out/a-%c.tar", {}, "is no pattern of shards"),
-        ("out/a-%x.tar", {}, "is no pattern of shards"),
-        ("out/a-%999999999d.tar", {}, "is no pattern of shards"),
-        ("out/a-%%d.tar", {}, "is no pattern of shards"),
-        ("100%/a-%d.tar", {}, "is no pattern of shards"),
-        ("pipe:cat > a-%d.tar", {}, "names no folder"),
-        ("file:a-%d.tar", {}, "names no folder"),
-        ("s3://a-%d.tar", {}, "names no folder"),
+        ("out/a.tar", {}, "is not a pattern for shards"),
+        ("out/%d/a.tar", {}, "is not a pattern for shards"),
+        ("out/a-%d-%d.tar", {}, "is not a pattern for shards"),
+        ("out/a-%d", {}, "is not a name for shards"),
+        ("out/.a-%d.tar", {}, "is not a name for shards"),
+        ("out/a-%c.tar", {}, "is not a pattern for shards"),
+        ("out/a-%x.tar", {}, "is not a pattern for shards"),
+        ("out/a-%999999999d.tar", {}, "is not a pattern for shards"),
+        ("out/a-%%d.tar", {}, "is not a pattern for shards"),
+        ("100%/a-%d.tar", {}, "is not a pattern for shards"),
+        ("pipe:cat > a-%d.tar", {}, "has no folder in it"),
+        ("file:a-%d.tar", {}, "has no folder in it"),
+        ("s3://a-%d.tar", {}, "has no folder in it"),
         ("a-%d.tar", {"max_samples": 2.5}, "max_samples is 2.5; it must be a whole number"),
         ("a-%d.tar", {"max_samples": float("inf")}, "max_samples is inf; it must be a whole number"),
         ("a-%d.tar", {"maxcount": "9"}, "max_samples is '9'; it must be a whole number"),
@@ -666,7 +668,7 @@ def test_arguments_that_mean_nothing_are_refused(pattern: str, options: dict[str
 
 @pytest.mark.parametrize("url", ["https://me:secret@x.org/a-%d.tar", "pipe:cat > /x/a-%d.tar"])
 def test_nothing_is_written_to_web_servers_and_commands(url: str) -> None:
-    with pytest.raises(FetchError, match="nothing can be written there") as caught:
+    with pytest.raises(FetchError, match="cannot be written to") as caught:
         wids.ShardWriter(url)
 
     assert "secret" not in str(caught.value)
@@ -691,7 +693,7 @@ def test_a_store_gets_whole_shards_and_their_descriptor(tmp_path: Path) -> None:
     found = {name.rpartition("/")[2]: files.cat_file(name) for name in files.ls(folder, detail=False)}
     assert found == content(tmp_path)
     assert read(f"{folder}/a.json") == expected(samples)
-    with pytest.raises(FileExistsError, match=r"memory://.*/a-0\.tar: is there already"):
+    with pytest.raises(FileExistsError, match=r"memory://.*/a-0\.tar: already exists"):
         write(f"{folder}/a-%d.tar", samples)
 
 
@@ -733,6 +735,6 @@ def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
 
     for folder in ("out", "out/below"):
         with pytest.raises(
-            NotADirectoryError, match=r"out.*: cannot be made, a file is in the way; name another folder"
+            NotADirectoryError, match=r"out.*: cannot be created because a file is in the way; name another folder"
         ):
             write(f"{tmp_path}/{folder}/a-%d.tar", numbered(1))

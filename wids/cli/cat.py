@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     from wids.tools.contents import Contents
 
     if options.samples and (options.keys is not None or options.shard is not None):
-        raise ValueError("samples are named, and chosen by --keys or --shard; give one or the other")
+        raise ValueError("samples are both named and chosen by --keys or --shard; give one or the other")
     if options.file == "-" and "-" in options.samples:
         raise ValueError("- stands for the dataset and for names of samples; stdin can be only one of them")
     with data_set(options.file) as shards:
@@ -76,4 +76,4 @@ def _write_where_present(contents: Contents, rows: Iterable[Row], field: str, li
             found = True
             _write(contents, [row], field, lines)
     if not found:
-        raise LookupError(f"no sample that is meant has the field {field!r}; see: widsindex ls")
+        raise LookupError(f"none of the chosen samples has the field {field!r}; see: widsindex ls")

@@ -104,7 +104,7 @@ def _shared_folder(shards: Sequence[Mapping[str, Any]]) -> Path:
     paths = [local_path(str(shard["url"])) for shard in shards]
     folders = [Path(path).parent for path in paths if path is not None]
     if not folders or None in paths:
-        raise ValueError("the shards are in no folder of this machine; name one to write to with --output")
+        raise ValueError("the shards are not in a local folder; name a folder to write to with --output")
     if len({folder.is_absolute() for folder in folders}) > 1:
         folders = [folder.absolute() for folder in folders]
     return Path(os.path.commonpath(folders))

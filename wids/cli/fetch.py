@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     print(
         fold(
             f"{redact(options.file)}: {counted_of(cached, len(chosen), 'shard', 'is', 'are')} in {storage.cache_dir}, "
-            f"{counted(in_place, 'is read where it lies', 'are read where they lie')}, {len(errors)} failed; {format_size(sum(sizes))} in all"
+            f"{counted(in_place, 'is read in place', 'are read in place')}, {len(errors)} failed; {format_size(sum(sizes))} in all"
         )
     )
     if cached + in_place + len(errors) < len(chosen):

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     from wids.cli.inputs import data_set
 
     if options.table and options.fields:
-        raise ValueError("--table has one line per descriptor, without --fields; take --json")
+        raise ValueError("--table prints one line per descriptor and has no room for --fields; use --json")
     if options.table:
         _print_columns("file", "name", "nbytes", "nsamples", "base", "last", "datasets")
     for file in options.files:

@@ -67,11 +67,11 @@ def run(options: argparse.Namespace) -> None:
     try:
         content: dict[str, Any] = orjson.loads(before)
     except ValueError as error:
-        raise DescriptorError(f"{path}: is a shard and no descriptor; make one with: widsindex create") from error
+        raise DescriptorError(f"{path}: is a shard, not a descriptor; make one with: widsindex create") from error
     if not any(getattr(options, name) for name in ("rebase", "nodir", "recount")) and all(
         getattr(options, name) is None for name in ("name", "info", "base", "keep", "dir")
     ):
-        raise ValueError(f"{path}: nothing was said to change; see: widsindex update --help")
+        raise ValueError(f"{path}: no change was requested; see: widsindex update --help")
     for name in ("name", "info", "base", "keep"):
         if getattr(options, name) is not None:
             content[name] = getattr(options, name)
@@ -116,7 +116,7 @@ def _recount(content: dict[str, Any], path: Path, storage: Storage, executor: Ex
     own = load_descriptor({**content, "datasets": []}, fetch=storage.read, base=base)
     pack_path = None if own.index is None else local_path(own.index)
     if own.index is not None and pack_path is None:
-        print(fold(f"{redact(own.index)}: not written anew; make it with: widsindex create --index"))
+        print(fold(f"{redact(own.index)}: not written again; make it with: widsindex create --index"))
     pack = None if pack_path is None else Path(pack_path)
     changes = recount(content["shardlist"], own.shards, storage, pack=pack, executor=executor, progress=True)
     for url, old, new in changes:

@@ -44,9 +44,7 @@ def workers(number: int) -> Iterator[Executor | None]:
         try:
             yield executor
         except BrokenExecutor as error:
-            raise WidsError(
-                "a process that read shards was ended from outside, for want of memory perhaps; give fewer --workers"
-            ) from error
+            raise WidsError("a worker process was killed, perhaps for lack of memory; use fewer --workers") from error
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class Expression:
     def _check(self, node: ast.expr, depth: int, places: dict[str, ast.expr]) -> None:
         """Check that an expression contains only what is allowed, and add the columns that it names to `places`."""
         if depth > _DEEPEST:
-            raise self._error(node, f"lies more than {_DEEPEST} parts deep; make it simpler")
+            raise self._error(node, f"is nested more than {_DEEPEST} levels deep; make it simpler")
         for part in self._parts(node, places):
             self._check(part, depth + 1, places)
 
@@ -153,22 +153,22 @@ class Expression:
                 if not least <= len(arguments) <= most:
                     raise self._error(
                         node,
-                        f"{name} takes {'one value' if most == 1 else 'two values or more'}, and is given {len(arguments)}",
+                        f"{name} takes {'one value' if most == 1 else 'two values or more'}, but was given {len(arguments)}",
                     )
                 return arguments
             case ast.Call(func=ast.Name(id=name), keywords=[keyword, *_]) if name in _FUNCTIONS:
-                raise self._error(keyword.value, f"the values of {name} have no names; write them alone")
+                raise self._error(keyword.value, f"{name} takes no named arguments; write the values alone")
             case ast.Call():
                 raise self._error(node, f"only {', '.join(_FUNCTIONS)} can be called")
             case _:
-                raise self._error(node, f"this may not stand here; {_ALLOWED}")
+                raise self._error(node, f"this is not allowed here; {_ALLOWED}")
 
     def _compared(self, node: ast.Compare) -> list[ast.expr]:
         parts = [node.left]
         for op, right in zip(node.ops, node.comparators, strict=True):
             if isinstance(op, (ast.Is, ast.IsNot)):
                 if not (isinstance(right, ast.Constant) and right.value is None):
-                    raise self._error(right, "only None stands after is; compare with ==")
+                    raise self._error(right, "only None may follow is; compare with ==")
             elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, (ast.List, ast.Tuple, ast.Set)):
                 for element in right.elts:
                     self._literal(element)
@@ -181,7 +181,7 @@ class Expression:
             return node.id
         if isinstance(node, ast.Attribute):
             return f"{self._column(node.value)}.{node.attr}"
-        raise self._error(node, "attributes of values cannot be read; a dot may only stand in the name of a column")
+        raise self._error(node, "attributes of values cannot be read; only the name of a column may have a dot")
 
     def _literal(self, node: ast.expr) -> Any:
         match node:
@@ -189,7 +189,7 @@ class Expression:
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
-        raise self._error(node, "only numbers and text stand in a list")
+        raise self._error(node, "a list may hold only numbers and text")
 
     # Values
 

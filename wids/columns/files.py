@@ -75,7 +75,7 @@ class StoredColumn:
             column = from_arrow(batch.column(0), self._name)
         except (pa.ArrowException, ValueError, IndexError) as error:
             raise DescriptorError(
-                f"{redact(self._url)}: is no column that can be read: {error}; {self._remedy}"
+                f"{redact(self._url)}: cannot be read as a column: {error}; {self._remedy}"
             ) from error
         if (
             facts != {"fingerprint": self._fingerprint, "samples": self._num_samples}
@@ -89,7 +89,7 @@ class StoredColumn:
 
     @property
     def _remedy(self) -> str:
-        return f"make it anew with: widsindex columns DESCRIPTOR --from-json {self._name}"
+        return f"make it again with: widsindex columns DESCRIPTOR --from-json {self._name}"
 
 
 def write_column(path: Path, name: str, column: Column, fingerprint: str) -> None:

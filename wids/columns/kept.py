@@ -69,7 +69,7 @@ class KeptArray:
             except (OSError, ValueError) as error:
                 raise FetchError(
                     f"{self._path}: a column that this dataset keeps in the cache folder cannot be opened ({error}); "
-                    "make the dataset anew"
+                    "open the dataset again"
                 ) from error
         return self._array
 

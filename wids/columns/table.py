@@ -159,7 +159,7 @@ def _list_files(name: str) -> list[str]:
     else:
         listed = [file for part in braceexpand.braceexpand(path) for file in sorted(glob.glob(part)) or [part]]  # noqa: PTH207
     if not listed:
-        raise FileNotFoundError(f"{name}: holds no file of Parquet, JSONL, CSV or Arrow; name the folder that does")
+        raise FileNotFoundError(f"{name}: holds no Parquet, JSONL, CSV or Arrow file; name the folder that does")
     return listed
 
 
@@ -207,7 +207,7 @@ def _read_file(name: str, columns: list[str] | None, key: str | None, fetch: Fet
             return csv.read_csv(stream, parse_options=csv.ParseOptions(delimiter=delimiter), convert_options=convert)
     if kind.endswith(_ARROW):
         return arrow("pyarrow.feather").read_table(source)
-    raise ValueError(f"{redact(name)}: is not known by its ending; it must be .parquet, .jsonl, .csv, .tsv or .arrow")
+    raise ValueError(f"{redact(name)}: has an unknown extension; it must be .parquet, .jsonl, .csv, .tsv or .arrow")
 
 
 def _is_wanted(name: str, columns: Iterable[str]) -> bool:

@@ -67,7 +67,7 @@ def match_table(dataset: Any, table: Table, *, must_have: bool, may_have_more: b
     if len(found.ambiguous):
         count = len(found.ambiguous)
         raise ValueError(
-            f"{table.name}: {counted(count, 'sample has a key that is', 'samples have keys that are')} there more than once: "
+            f"{table.name}: {counted(count, 'sample has a key that is', 'samples have keys that are')} in the table more than once: "
             f"{list_keys(dataset, found.ambiguous, count)}; leave one row for each key"
         )
     gone = np.flatnonzero(found.rows < 0)
@@ -134,7 +134,7 @@ def attach(dataset: Any, table: Table, rows: NDArray[np.integer], missing: Any) 
     """
     indices = np.arange(len(dataset)) if dataset._rows is None else to_array(dataset._rows)
     if dataset._rows is not None and len(np.unique(indices)) != len(indices):
-        raise ValueError("this view has samples several times; add the columns before select()")
+        raise ValueError("this view has a sample more than once; add the columns before select()")
     there = rows >= 0
     is_whole = dataset._rows is None and bool(there.all())
     filled = {}

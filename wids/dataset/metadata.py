@@ -158,11 +158,11 @@ class Metadata(Selection):
         for name in columns:
             if name in self._columns:
                 raise ValueError(
-                    f"there is a column {name!r} already; give columns= another name, as in {{'{name}_2': '{name}'}}"
+                    f"column {name!r} already exists; give this one another name, as in columns={{'{name}_2': '{name}'}}"
                 )
             if name.startswith((".", "__")):
                 raise ValueError(
-                    f"column {name!r} has the name of a field; give columns= another one, without dot or __ in front"
+                    f"column {name!r} has the name of a field; give it another one with columns=, without a leading dot or __"
                 )
         kept = {name: KeptColumn(column, self._cache.storage) for name, column in columns.items()}
         return self._derive(

@@ -56,7 +56,7 @@ class Pipeline:
             spec = default_decoder(spec, size=size, jpeg=jpeg, allow_pickle=self._allow_pickle)
         elif size is not None or jpeg != "pillow":
             raise ValueError(
-                f"size and jpeg go with the name of an image format, not with {spec!r}; pass them to default_decoder()"
+                f"size and jpeg need the name of an image format, not {spec!r}; pass them to default_decoder()"
             )
         new = self._make_steps(spec)
         steps = [step.decoded(spec) if isinstance(step, Join) else step for step in self.transformations]

@@ -27,7 +27,7 @@ def alternatives(spec: str) -> list[str]:
     """
     names = [name.strip() for name in spec.split(";") if name.strip()]
     if not names:
-        raise ValueError(f"field {spec!r} names nothing; give one or more, as in 'jpg;png'")
+        raise ValueError(f"field {spec!r} has no name in it; give one or more, as in 'jpg;png'")
     return names
 
 

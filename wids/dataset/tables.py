@@ -125,7 +125,7 @@ class IndexTables:
                     column[start:stop] ^= marks[shard]
             except (IndexError, ValueError) as error:
                 raise ShardMismatchError(
-                    f"{redact(str(self._cache.shards[shard]['url']))}: its index contradicts itself ({error}); make it "
+                    f"{redact(str(self._cache.shards[shard]['url']))}: its index is inconsistent ({error}); make it "
                     "again with: widsindex create --index"
                 ) from error
 

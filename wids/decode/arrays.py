@@ -52,7 +52,7 @@ def _read_npy_header(data: bytes) -> tuple[tuple[int, int], tuple[int, ...], boo
     try:
         shape, is_fortran, dtype = read_header(file)
     except (MemoryError, RecursionError) as error:  # Python's parser raises them for thousands of brackets or signs
-        raise ValueError("the header is nested too deeply to be one") from error
+        raise ValueError("the header is nested too deeply") from error
     return version, shape, is_fortran, dtype, file.tell()
 
 
@@ -102,7 +102,9 @@ def decode_torch(data: bytes, *, allow_pickle: bool) -> Any:
     torch = require("torch", "torch")
     if not allow_pickle and data[257:262] == b"ustar":
         # Releases of torch before 2.6 run code from such files even with weights_only=True (CVE-2025-32434).
-        raise ValueError("a tar as torch wrote them before 2017 can run code; pass allow_pickle=True if you trust it")
+        raise ValueError(
+            "a tar in torch's format from before 2017 can run code; pass allow_pickle=True if you trust it"
+        )
     try:
         return torch.load(io.BytesIO(data), map_location="cpu", weights_only=not allow_pickle)
     except pickle.UnpicklingError as error:

@@ -48,7 +48,7 @@ def decode_audio(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> tuple[Any, 
             samples = _read_blocks(file, limit)
             states_frames = file.frames < _UNKNOWN_FRAMES and (file.format != "MP3" or _has_xing_header(data))
             if states_frames and len(samples) < file.frames:
-                raise ValueError(f"it is cut: {len(samples)} frames of {file.frames}")
+                raise ValueError(f"it is truncated: {len(samples)} frames of {file.frames}")
             rate = file.samplerate
     except soundfile.LibsndfileError as error:
         # str(error) begins with the address of the file object, so only the library's own text is used.
@@ -86,7 +86,7 @@ def _check_wav(data: bytes) -> None:
         offset += 8
         if name == b"data":
             if len(data) - offset < size < _UNKNOWN_BYTES:
-                raise ValueError(f"it is cut: {len(data) - offset} bytes of {size} in the data chunk")
+                raise ValueError(f"it is truncated: {len(data) - offset} bytes of {size} in the data chunk")
             return
         offset += size + size % 2
 
@@ -96,7 +96,7 @@ def _check_ogg(data: bytes) -> None:
     flags, num_segments = (data[start + 5], data[start + 26]) if start + 27 <= len(data) else (0, 0)
     body = start + 27 + num_segments
     if not flags & 4 or body + sum(data[start + 27 : body]) > len(data):
-        raise ValueError("it is cut: the last Ogg page is not the end of its stream, or is not all there")
+        raise ValueError("it is truncated: the last Ogg page is not the end of its stream, or is not all there")
 
 
 def _has_xing_header(data: bytes) -> bool:

@@ -45,7 +45,7 @@ def decode_integer(data: bytes) -> int:
         number = _to_float(text)
         # is_integer() is false for NaN and the infinities; 1e400 is an infinity.
         if not number.is_integer() or abs(number) >= _EXACT_FLOATS:
-            raise ValueError(f"{text[:40]!r} is no whole number") from None
+            raise ValueError(f"{text[:40]!r} is not a whole number") from None
         return int(number)
 
 

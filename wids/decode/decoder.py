@@ -87,7 +87,7 @@ class Decoder(ByField["_Plan"]):
         decoders: Mapping[str, FieldDecoder] | None = None,
     ) -> None:
         if spec is None and (lazy or size is not None or jpeg != "pillow"):
-            raise ValueError("lazy, size and jpeg go with a format for images; none was given")
+            raise ValueError("lazy, size and jpeg need an image format, and none was given")
         self._image = None if spec is None else images.ImageDecoder(spec, lazy=lazy, size=size, jpeg=jpeg)
         self._allow_pickle = allow_pickle
         self._own = by_extension(decoders or {}, "decoders")
@@ -172,7 +172,7 @@ def by_extension(functions: Mapping[str, Callable[[Any], Any]], argument: str) -
         if not callable(function):
             raise TypeError(f"{argument}[{name!r}] is {function!r}; it must be a function of one argument")
         if not extension:
-            raise ValueError(f"{argument}[{name!r}] names no extension; give one, as in '.png'")
+            raise ValueError(f"{argument}[{name!r}] has no extension in it; give one, as in '.png'")
         if extension in found:
             raise ValueError(
                 f"{argument}[{name!r}] is the second one for the extension '.{extension}'; leave one of them out"
@@ -264,7 +264,7 @@ def default_decoder(
     """
     if not isinstance(sample, Mapping):
         if gz_update_key:
-            raise ValueError("gz_update_key goes with a sample only")
+            raise ValueError("gz_update_key works only on a sample")
         spec = format if sample is _ABSENT else sample
         return Decoder(_to_spec(spec), lazy=lazy, size=size, jpeg=jpeg, allow_pickle=allow_pickle, decoders=decoders)
     spec = {"pil": "PIL", "numpy": "numpy"}.get(format.lower(), format) if isinstance(format, str) else format
@@ -298,7 +298,9 @@ def rename_unpacked(sample: dict[str, Any]) -> dict[str, Any]:
     for field, value in sample.items():
         name = field[:-3] if is_packed(field) else field
         if name in renamed or (name != field and name in sample):
-            raise DecodeError(f"key {sample.get('__key__')!r}: unpacked, two fields are called {name!r}")
+            raise DecodeError(
+                f"key {sample.get('__key__')!r}: two fields are called {name!r} once they are unpacked; rename one"
+            )
         renamed[name] = value
     return renamed
 

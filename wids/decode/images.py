@@ -109,7 +109,9 @@ class ImageDecoder:
         if self.spec not in SPECS:
             raise ValueError(f"format is {self.spec!r}; it must be one of {', '.join(SPECS)}")
         if self.lazy and (self.spec != "PIL" or self.size is not None):
-            raise ValueError(f"lazy goes with format 'PIL' and no size, not with {self.spec!r} and {self.size}")
+            raise ValueError(
+                f"lazy needs format 'PIL' and no size, but format is {self.spec!r} and size is {self.size}"
+            )
         if self.jpeg not in {"pillow", "simplejpeg"}:
             raise ValueError(f"jpeg is {self.jpeg!r}; it must be 'pillow' or 'simplejpeg'")
         sides = self.size if isinstance(self.size, tuple) else (1 if self.size is None else self.size,) * 2
@@ -154,7 +156,7 @@ def _open(data: bytes) -> Image:
     try:
         return PIL.Image.open(io.BytesIO(data))
     except PIL.UnidentifiedImageError as error:
-        raise OSError(f"no image that Pillow can read; its {len(data)} bytes begin with {data[:16]!r}") from error
+        raise OSError(f"not an image that Pillow can read; its {len(data)} bytes begin with {data[:16]!r}") from error
 
 
 def _load(image: Image, target: tuple[int, int] | None, data: bytes) -> Box | None:
@@ -169,7 +171,7 @@ def _load(image: Image, target: tuple[int, int] | None, data: bytes) -> Box | No
     image.load()
     if image.format == "JPEG2000" and b"\xff\xd9" not in data:
         # OpenJPEG takes a cut between two packets for the end; the end marker occurs nowhere else in the data.
-        raise OSError("the JPEG 2000 codestream is cut")
+        raise OSError("the JPEG 2000 codestream is truncated")
     # If the fraction does not divide the size, the picture covers only a part of the last column and row of pixels.
     return None if draft is None else draft[1]
 

@@ -38,7 +38,7 @@ def _read_chunk(data: bytes, offset: int) -> tuple[bytes, int]:
         raise ValueError(f"no chunk at byte {offset}")
     start = offset + 16
     if start > len(data):
-        raise ValueError(f"the chunk at byte {offset} is cut")
+        raise ValueError(f"the chunk at byte {offset} is truncated")
     (length,) = struct.unpack_from("<q", data, offset + 8)
     end = start + -(-length // ALIGNMENT) * ALIGNMENT
     if length < 0 or end > len(data):

@@ -30,7 +30,7 @@ def gunzip(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> bytes:
             bytes.
     """
     if not data:
-        raise DecodeError("there are no bytes at all, not even a gzip header")
+        raise DecodeError("the field is empty, without even a gzip header")
     try:
         return _read_small(min(limit, _STEP_BYTES), data) or _read_up_to(limit, gzip.GzipFile(fileobj=io.BytesIO(data)))
     except (OSError, EOFError, zlib.error, ValueError) as error:

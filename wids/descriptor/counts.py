@@ -94,7 +94,7 @@ def _read_count(folder: Folder, file: str) -> Count | None:
         _log.warning("%s; the shard's samples are counted instead", error)
         return None
     if type(count) is not int or count < 0:
-        _log.warning("%s: successes is %r, and no number of samples; they are counted instead", where, count)
+        _log.warning("%s: successes is %r, which is not a number of samples; they are counted instead", where, count)
         return None
     return Count(count, file)
 

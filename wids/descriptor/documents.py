@@ -59,7 +59,7 @@ def _parse_json(data: bytes, file: str) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise DescriptorError(
-            f"{file}: is no JSON: {error.msg} at line {error.lineno}, column {error.colno}; write it again with the tool that made it"
+            f"{file}: is not JSON: {error.msg} at line {error.lineno}, column {error.colno}; write it again with the tool that made it"
         ) from error
 
 
@@ -74,5 +74,5 @@ def _parse_yaml(data: bytes, file: str) -> Any:
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
         problem = getattr(error, "problem", None) or type(error).__name__
         raise DescriptorError(
-            f"{file}: is no YAML: {problem}{place}; write it again with the tool that made it"
+            f"{file}: is not YAML: {problem}{place}; write it again with the tool that made it"
         ) from error

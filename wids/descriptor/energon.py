@@ -56,7 +56,7 @@ def _read_counts(folder: Folder, there: Collection[str]) -> dict[str, Count]:
     name = next((name for name in (INFO, _OLD_INFO) if name in there), None)
     if name is None:
         raise DescriptorError(
-            f"{folder.name}: there is no {MAIN_FOLDER}{INFO}, which says what shards there are; run energon prepare "
+            f"{folder.name}: there is no {MAIN_FOLDER}{INFO}, which lists the shards; run energon prepare "
             "again, or index the shards with: widsindex create"
         )
     file = f"{folder.name}/{MAIN_FOLDER}{name}"
@@ -68,7 +68,7 @@ def _read_counts(folder: Folder, there: Collection[str]) -> dict[str, Count]:
     for shard, count in counts.items():
         if not isinstance(shard, str) or type(count) is not int or count < 0:
             raise DescriptorError(
-                f"{file}: shard_counts names {str(shard)[:200]!r} with {describe_type(count)}; it must be an integer of at least 0"
+                f"{file}: shard_counts[{str(shard)[:200]!r}] is {describe_type(count)}; it must be an integer of at least 0"
             )
         _check_name(shard, f"{file}: shard_counts")
     return {shard: Count(count, MAIN_FOLDER + name) for shard, count in counts.items()}
@@ -83,7 +83,11 @@ def _read_splits(folder: Folder, name: str, counts: dict[str, Count]) -> dict[st
     excluded = set(_expand(content.get("exclude") or [], f"{file}: exclude"))
     single = len(excluded - counts.keys())
     if single:
-        _log.warning("%s: excludes %d single samples, which stay in: only whole shards are left out here", file, single)
+        _log.warning(
+            "%s: excludes %d single samples, which are read all the same: only whole shards can be left out",
+            file,
+            single,
+        )
     return {
         str(split): [
             shard for shard in _expand(patterns or [], f"{file}: split_parts.{split}") if shard not in excluded
@@ -94,7 +98,7 @@ def _read_splits(folder: Folder, name: str, counts: dict[str, Count]) -> dict[st
 
 def _expand(patterns: Any, where: str) -> list[str]:
     if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise DescriptorError(f"{where} must be a list of names, and is {describe_type(patterns)}")
+        raise DescriptorError(f"{where} is {describe_type(patterns)}; it must be a list of names")
     names = [name for pattern in patterns for name in expand_braces(pattern)]
     for name in names:
         _check_name(name, where)

@@ -143,7 +143,7 @@ class _Loader:
             DescriptorError: A split was asked for.
         """
         if self._split is not None:
-            raise DescriptorError(f"{what}: is no folder, and has no split {self._split!r}; leave split out")
+            raise DescriptorError(f"{what}: is not a folder and has no split {self._split!r}; leave split out")
 
     def _rebased(self, shards: list[Shard]) -> list[Shard]:
         """Resolve the shards' URLs against the `base` argument, if one was given."""
@@ -201,9 +201,13 @@ class _Loader:
         """
         if source in chain:
             names = " -> ".join(redact(name) for name in (*chain, source))
-            raise DescriptorError(f"{names}: descriptors name each other in a circle; take one of the source_url out")
+            raise DescriptorError(
+                f"{names}: descriptors refer to each other in a circle; remove one of these source_url"
+            )
         if len(chain) >= _DEEPEST:
-            raise DescriptorError(f"{redact(source)}: lies {len(chain)} descriptors deep; at most {_DEEPEST} are read")
+            raise DescriptorError(
+                f"{redact(source)}: is nested {len(chain)} descriptors deep; at most {_DEEPEST} are allowed"
+            )
         file = redact(source)
         content = {**parse_json(self._fetch(source), file), **(options or {})}
         place = local_path(source)
@@ -260,7 +264,9 @@ class _Loader:
             check_text(component, name, file, path)
         check_weight(component, file, path)
         if path.count("datasets[") > _DEEPEST:
-            raise DescriptorError(f"{file}: {path[:-1]} lies too deep; at most {_DEEPEST} components hold each other")
+            raise DescriptorError(
+                f"{file}: {path[:-1]} is nested too deep; at most {_DEEPEST} levels of datasets are allowed"
+            )
         title: str = component.get("name") or ""
         if component.get("source_url"):
             spec, shards = self._load_source(base.join(component["source_url"]), chain)

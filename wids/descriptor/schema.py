@@ -26,7 +26,7 @@ def parse_json(data: bytes, file: str) -> dict[str, Any]:
         content = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise DescriptorError(
-            f"{file}: is no JSON: {error.msg} at line {error.lineno}, column {error.colno}; {_REMEDY}"
+            f"{file}: is not JSON: {error.msg} at line {error.lineno}, column {error.colno}; {_REMEDY}"
         ) from error
     return check_object(content, file)
 
@@ -41,7 +41,7 @@ def check_object(content: Any, file: str) -> dict[str, Any]:
         raise DescriptorError(f"{file}: holds {describe_type(content)}; a descriptor is an object with a shardlist")
     version = content.get("wids_version", 1)
     if version != 1 or isinstance(version, bool):
-        raise DescriptorError(f"{file}: wids_version is {version!r}; version 1 is read here")
+        raise DescriptorError(f"{file}: wids_version is {version!r}; only version 1 can be read")
     if "shardlist" not in content and "datasets" not in content:
         raise DescriptorError(f"{file}: has neither shardlist nor datasets; {_REMEDY}")
     for name in ("name", "base", "index"):
@@ -132,7 +132,7 @@ def check_rows(content: dict[str, Any], file: str) -> dict[str, Any] | None:
             raise DescriptorError(f"{file}: rows.{name} is {value!r}; it must be an integer of at least 0")
     check_text(rows, "fingerprint", file, "rows.", required=True)
     if ("bits" in rows) == ("ranges" in rows):
-        raise DescriptorError(f"{file}: rows has bits and ranges, or neither; it must have one of them")
+        raise DescriptorError(f"{file}: rows has both bits and ranges, or neither; it must have one of them")
     check_text(rows, "bits", file, "rows.", required="bits" in rows)
     if "ranges" in rows and not (isinstance(rows["ranges"], list) and all(map(_is_pair, rows["ranges"]))):
         raise DescriptorError(f"{file}: rows.ranges must be a list of pairs of integers")

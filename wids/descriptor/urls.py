@@ -150,5 +150,5 @@ def expand_braces(pattern: str) -> list[str]:
         return list(braceexpand.braceexpand(pattern))
     except ValueError as error:  # braceexpand's UnbalancedBracesError, which its type stubs do not have
         raise DescriptorError(
-            f"{redact(pattern)}: one of its braces has no other one; close it, or put a backslash before it"
+            f"{redact(pattern)}: it has an unmatched brace; close it, or put a backslash before it"
         ) from error

@@ -46,7 +46,7 @@ def encode_flac(value: Any) -> bytes:
     """
     samples, rate = _check(value)
     if not samples.size:
-        raise ValueError("it has no samples, which no FLAC file can say; write .wav")
+        raise ValueError("it has no samples, which FLAC cannot store; write .wav")
     if not np.abs(samples).max() <= 1:
         raise ValueError("its samples are outside [-1, 1]; scale them, or write .wav")
     soundfile = require("soundfile", "wids[audio]")

@@ -133,7 +133,7 @@ def encode_pickle(value: Any, *, allow_pickle: bool) -> bytes:
         ValueError: It is not allowed.
     """
     if not allow_pickle:
-        raise ValueError("readers refuse pickles, which can run code; pass allow_pickle=True if they are to trust you")
+        raise ValueError("readers refuse pickles, which can run code; pass allow_pickle=True if your readers trust you")
     import pickle
 
     return pickle.dumps(value, _PICKLE_PROTOCOL)

@@ -63,7 +63,7 @@ class Encoder(ByField["_Plan"]):
             return _pack(data) if plan.is_packed and data[:2] != _GZIP else data
         if plan.function is None:
             raise EncodeError(
-                f"key {key!r}, field {field!r}: nothing is known that makes bytes of a value of type "
+                f"key {key!r}, field {field!r}: there is no encoder for a value of type "
                 f"{type(value).__name__}; give bytes, or encoders={{{'.' + field.rpartition('.')[2]!r}: function}}"
             )
         try:
@@ -76,7 +76,7 @@ class Encoder(ByField["_Plan"]):
         data = _read_bytes(given)
         if data is None:
             raise EncodeError(
-                f"key {key!r}, field {field!r}: the encoder that you gave returned {type(given).__name__}; let it return bytes"
+                f"key {key!r}, field {field!r}: the encoder that you gave returned {type(given).__name__}; it must return bytes"
             )
         return _pack(data) if plan.is_packed else data
 

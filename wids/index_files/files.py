@@ -189,7 +189,7 @@ class IndexFiles:
         try:
             return parse_offsets(self._storage.read(url), source)
         except (ValueError, FetchError) as error:
-            _log.warning("%s: %s is not used for it, so it is indexed anew: %s", source.name, redact(url), error)
+            _log.warning("%s: %s cannot be used, so the shard is indexed again: %s", source.name, redact(url), error)
             return None
 
     def _open_pack(self, url: str) -> IndexPack | None:
@@ -201,7 +201,7 @@ class IndexFiles:
             try:
                 self._packs[url] = IndexPack(self._storage.open({"url": url}), url)
             except Exception as error:  # zipfile raises half a dozen types of error for a file that is not a ZIP
-                _log.warning("%s: the index pack cannot be used, so shards are indexed anew: %s", redact(url), error)
+                _log.warning("%s: the index pack cannot be used, so shards are indexed again: %s", redact(url), error)
                 if isinstance(error, FetchError):  # may be temporary
                     self._not_before[url] = time.monotonic() + _TRY_AGAIN_AFTER_S
                 else:

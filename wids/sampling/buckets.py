@@ -81,7 +81,7 @@ class BucketBatchSampler(EpochSampler):
         if (cost is None) != (max_cost is None):
             raise ValueError("cost and max_cost belong together; give both")
         if sampler.shards_ahead:
-            raise ValueError("shards_ahead is for samplers whose order is read as it is; leave it at 0 under buckets")
+            raise ValueError("shards_ahead follows the sampler's own order, which buckets change; leave it at 0")
         self.sampler = sampler
         self._epochs = sampler._epochs  # noqa: SLF001  # both share one epoch counter
         self.batch_size = batch_size
@@ -221,11 +221,11 @@ class BucketBatchSampler(EpochSampler):
     def _adopt(self, state: Mapping[str, Any], *, strict: bool) -> None:
         mine = self._describe(state["epoch"])["batches"]
         if state["batches"]["drop_last"] != mine["drop_last"]:
-            raise ValueError(
-                f"the state is of batches with drop_last={state['batches']['drop_last']}; make them as they were"
-            )
+            raise ValueError(f"the state was taken with drop_last={state['batches']['drop_last']}; use the same")
         if state["batches"] != mine:
-            raise ValueError("the state is of samples with other buckets or costs; begin anew without the state")
+            raise ValueError(
+                "the state was taken with other buckets or costs; use the same, or start again without the state"
+            )
         self.sampler._adopt(state, strict=strict)  # noqa: SLF001  # a class of this package
 
 

@@ -243,15 +243,17 @@ def check_version(state: Mapping[str, Any], kind: str) -> None:
         ValueError: It is not.
     """
     if "version" not in state:
-        raise ValueError("this is no state of a sampler of wids; pass what state_dict() returned")
+        raise ValueError("this is not the state of a sampler of wids; pass what state_dict() returned")
     if state["version"] != 1:
-        raise ValueError(f"the state has version {state['version']}, and 1 is read here; use the wids that wrote it")
+        raise ValueError(
+            f"the state has version {state['version']}, but only version 1 can be read; use the version of wids that wrote it"
+        )
     missing = {"kind", "epoch", "place", "arguments", "data"} - set(state)
     if missing:
         raise ValueError(f"the state has no {min(missing)!r}; pass what state_dict() returned")
     if state["kind"] != kind:
         raise ValueError(
-            f"the state is of a {state['kind']}, and this is a {kind}; use the sampler that it was taken of"
+            f"the state is of a {state['kind']}, and this is a {kind}; use the sampler from which it was taken"
         )
 
 

@@ -194,7 +194,7 @@ def find_components(dataset: Any) -> list[Component]:
         return parts
     shards, lengths = getattr(dataset, "shards", None), getattr(dataset, "lengths", None)
     if shards is None or lengths is None or len(shards) != len(lengths) or sum(lengths) != len(dataset):
-        raise ValueError("this dataset has no components; put datasets together with wids.concat([…])")
+        raise ValueError("this dataset has no components; combine datasets with wids.concat([…])")
     parts = []
     start = 0
     for (name, weight), run in groupby(
@@ -203,7 +203,7 @@ def find_components(dataset: Any) -> list[Component]:
         length = sum(count for _, count in run)
         if any((part.name, part.weight) == (name, weight) for part in parts):
             raise ValueError(
-                f"the shards of component {name!r} do not lie together; put datasets together with wids.concat"
+                f"the shards of component {name!r} are not next to each other; combine datasets with wids.concat"
             )
         parts.append(Component(start, length, name, weight))
         start += length

@@ -10,7 +10,7 @@ from wids.words import samples_in_shards
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_REMEDY = "make the sampler as it was, or begin anew without the state"
+_REMEDY = "use the data and arguments of the state, or start again without it"
 
 
 class Fingerprint:
@@ -57,7 +57,7 @@ class Fingerprint:
             return
         if (data["samples"], shards) == (mine["samples"], mine["shards"]):
             raise ValueError(
-                f"{sizes}, but under other names or with other counts; use the data that the state was taken of"
+                f"{sizes}, but under other names or with other counts; use the data with which the state was taken"
             )
         hint = (
             "load_state_dict(state, strict=False) ends the epoch with the data that it began with" if added else _REMEDY
@@ -85,5 +85,5 @@ def check_arguments(mine: Mapping[str, Any], theirs: Mapping[str, Any], adopt: I
         if name in adopt:
             taken[name] = other
         elif other != value:
-            raise ValueError(f"the state is of a sampler with {name}={other!r}, and this one has {value!r}; {_REMEDY}")
+            raise ValueError(f"the state was taken with {name}={other!r}, but this sampler has {value!r}; {_REMEDY}")
     return taken

@@ -36,7 +36,7 @@ def whole_shares(weights: Sequence[float]) -> list[int]:
     whole = [int(weight * scale) for weight in exact]
     common = math.gcd(*whole)
     if common == 0:
-        raise ValueError("all weights are 0; one must be more")
+        raise ValueError("all weights are 0; at least one must be positive")
     return [number // common for number in whole]
 
 

@@ -95,8 +95,8 @@ def _content_of(path: str, location: Location) -> Generator[bytes]:
         file = open(path, "rb")  # noqa: PTH123, SIM115 - closed by the with below
     except FileNotFoundError:
         raise FetchError(
-            f"{location.name}: the command ended well but wrote no file where {_PLACEHOLDER} stands; "
-            "let it write there, or to its standard output"
+            f"{location.name}: the command succeeded, but did not write the file that {_PLACEHOLDER} stands for; "
+            "write there, or to standard output"
         ) from None
     with file:
         while chunk := file.read(CHUNK_BYTES):

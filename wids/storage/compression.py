@@ -183,7 +183,7 @@ class UnpackingSink:
     def _damaged(self, compression: Compression, how: str) -> TarFormatError:
         return TarFormatError(
             f"{self._name}: its {compression.name} stream {how}, {self._unpacked_bytes} unpacked bytes after its "
-            "start; fetch the shard again, or make it anew"
+            "start; fetch or write the shard again"
         )
 
 

@@ -221,7 +221,9 @@ class DiskCache:
                     lock.acquire(timeout=_POLL_S)
                     break
                 if watch.is_stuck():
-                    _log.warning("%s: another process fetches it and does not get on; fetching it here too", key.label)
+                    _log.warning(
+                        "%s: another process is fetching it but makes no progress; fetching it here too", key.label
+                    )
                     break
         except OSError as error:
             _log.debug("%s: fetched without a lock: %s", key.label, error)

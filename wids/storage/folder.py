@@ -130,7 +130,7 @@ def _check_private(path: Path) -> None:
     # lstat, because in a temporary folder that everybody can write, another user could have made a symlink of this name.
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise FetchError(f"{path}: is not a folder of user {os.getuid()}, somebody else made it; {CHOOSE_ANOTHER}")
+        raise FetchError(f"{path}: is not a folder that belongs to user {os.getuid()}; {CHOOSE_ANOTHER}")
     if status.st_mode & 0o077:
         raise FetchError(
             f"{path}: other users may enter it (mode {stat.S_IMODE(status.st_mode):o}, expected 700); "

@@ -99,7 +99,7 @@ def _locate_file(path: str, url: str) -> Location:
     except UnicodeEncodeError:
         raise FetchError(f"{url!a}: cannot be encoded as a path on this system; is the path right?") from None
     if not encoded or b"\0" in encoded:
-        raise FetchError(f"{url!a}: is no path: it is empty or holds a NUL character; is the path right?")
+        raise FetchError(f"{url!a}: is not a path: it is empty or holds a NUL character; is the path right?")
     return Location(url, "local", path, path)
 
 

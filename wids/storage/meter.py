@@ -262,7 +262,7 @@ def _make_private(folder: Path) -> None:
     mine.mkdir(mode=0o700, exist_ok=True)
     status = mine.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(f"{mine} is not this user's alone")
+        raise PermissionError(f"{mine} is not private to this user")
     if (os.getpid(), folder.parent) not in _tidied:
         _tidied.add((os.getpid(), folder.parent))
         _remove_left_behind(folder.parent)

@@ -107,7 +107,7 @@ def _name_inside(cache_dir: str, name: str, location: Location) -> str:
     first = relative.split(os.sep, 1)[0]
     if first in {os.curdir, os.pardir, BOOKKEEPING} or "\0" in name:
         raise FetchError(
-            f"{location.name}: localname returns {name!r}, which is no file inside the cache folder {cache_dir}; "
+            f"{location.name}: localname returns {name!r}, which is not a file inside the cache folder {cache_dir}; "
             "return a name without directories, or set cache_dir"
         )
     return relative

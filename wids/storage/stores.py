@@ -105,7 +105,7 @@ class ObjectStores:
         """Return an object's info, and before it, for s3 only, a file that sends the object's ETag with each request."""
         info = object_info(file_system, path, location)
         if info.get("type") == "directory":
-            raise FetchError(f"{location.name}: is a folder and no object; is the URL right?")
+            raise FetchError(f"{location.name}: is a folder, not an object; is the URL right?")
         if "s3" not in file_system.protocol:
             return None, info
         with store_errors(location):

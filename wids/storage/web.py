@@ -116,7 +116,7 @@ class WebServers:
             # `from None`: the text of this error, which a traceback would show, has the signed URL.
             if isinstance(error.reason, urllib3.exceptions.SSLError):
                 raise FetchError(
-                    f"{location.name}: no safe connection: {error.reason}; is the server's certificate right?"
+                    f"{location.name}: no secure connection: {error.reason}; is the server's certificate right?"
                 ) from None
             if not isinstance(error.reason, urllib3.exceptions.ResponseError):
                 raise PassingError(f"no answer: {error.reason}") from None
@@ -124,7 +124,7 @@ class WebServers:
                 f"{location.name}: is redirected more than {_MOST_REDIRECTS} times; is the URL right?"
             ) from None
         except (urllib3.exceptions.LocationValueError, ValueError):
-            raise FetchError(f"{location.name}: is no URL that can be asked for; is it written right?") from None
+            raise FetchError(f"{location.name}: is not a valid URL; is it spelled right?") from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise PassingError(f"no answer: {error}") from error
 
@@ -166,7 +166,7 @@ def status_error(response: urllib3.BaseHTTPResponse, name: str) -> FetchError | 
             f"{name}: the server refuses it ({text}); are credentials or signature right and still valid?"
         )
     if status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
-        return FetchError(f"{name}: is not there ({text}); is the URL right?")
+        return FetchError(f"{name}: does not exist ({text}); is the URL right?")
     if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return PassingError("the object has become shorter than the part that was fetched")
     return FetchError(f"{name}: the server answers {text}, expected 200; is the URL right?")

@@ -81,13 +81,13 @@ def parse_header(block: bytes, offset: int, file: str) -> Header:
 
 
 def name_damage(block: bytes, offset: int) -> str:
-    """Return what a message calls a file whose block at `offset` is not a header: damaged, or no tar archive."""
+    """Return what a message calls a file whose block at `offset` is not a header: damaged, or not a tar archive."""
     if offset:
         return "damaged"
     for magic, name in _COMPRESSIONS.items():
         if block.startswith(magic):
-            return f"no tar archive but compressed with {name}"
-    return "no tar archive"
+            return f"not a tar archive but compressed with {name}"
+    return "not a tar archive"
 
 
 def _count_high_bytes(block: bytes) -> int:

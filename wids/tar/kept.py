@@ -193,7 +193,7 @@ def _read_columns(data: memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, 
             flat = np.frombuffer(data[8 + length :][start:stop], _DTYPES[column["dtype"]])
             columns[name] = flat.reshape(column["shape"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"it is damaged: its header says what cannot be: {error!r}") from error
+        raise ValueError(f"it is damaged: its header has an impossible value: {error!r}") from error
     return columns, facts, digest
 
 
@@ -211,7 +211,7 @@ def _check_shapes(columns: Mapping[str, NDArray[Any]]) -> None:
         or any(column.ndim != (2 if name == "sparse" else 1) for name, column in columns.items())
         or columns["sparse"].shape[1] != 4
     ):
-        raise ValueError("it is damaged: its columns do not fit each other")
+        raise ValueError("it is damaged: its columns do not match each other")
 
 
 def _digest(columns: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> str:

@@ -107,7 +107,9 @@ class Listing:
         locations = {}
         for number, name in self._members(position):
             if number in self._index.sparse:
-                raise ValueError(f"{self.name}: {self.key(position)!r}, field {name!r}: is sparse, it has no one place")
+                raise ValueError(
+                    f"{self.name}: {self.key(position)!r}, field {name!r}: is sparse, so its bytes are not in one place"
+                )
             locations[name] = MemberLocation(url, self._offsets[number], self._sizes[number])
         return locations
 

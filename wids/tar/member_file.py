@@ -106,7 +106,7 @@ class MemberFile(io.RawIOBase):
         part = view[start - base : stop - base]
         if len(part) != stop - start:
             raise ShardMismatchError(
-                f"{self._source.name}: bytes {start} to {stop} are not there; the file ended before, fetch the shard again"
+                f"{self._source.name}: bytes {start} to {stop} are missing, because the file ends before them; fetch the shard again"
             )
         return part
 

@@ -81,7 +81,7 @@ def scan_members(source: Source) -> Members:
         OSError: The file cannot be read.
     """
     if source.identity.size == 0:
-        raise TarFormatError(f"{source.name}: no tar archive: the file is empty; fetch or write the shard again")
+        raise TarFormatError(f"{source.name}: not a tar archive: the file is empty; fetch or write the shard again")
     return _Scan(source).run()
 
 
@@ -241,7 +241,7 @@ class _Scan:
         if number < 0:
             shown = target[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
             self._broken_links[linked] = (
-                f"the hard link at byte {header.offset} is to {shown!r}, which is no earlier file of the archive"
+                f"the hard link at byte {header.offset} is to {shown!r}, which is not an earlier file of the archive"
             )
         if number in self._sparse:
             self._sparse[linked] = self._sparse[number]

@@ -46,11 +46,11 @@ def parse_offsets(data: bytes, source: Source) -> TarIndex:
     version, _, count = head.partition(b" ")
     words = body.split()
     if version != _VERSION or len(words) % 4 or not words:
-        raise ValueError(f"it is no table of version {_VERSION.decode()}, or a name in it has blanks")
+        raise ValueError(f"it is not a table of version {_VERSION.decode()}, or a name in it has blanks")
     try:
         offsets, sizes = (np.array(column, np.int64) for column in (words[1::4], words[2::4]))
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"an offset or a size in it is no number: {error}") from None
+        raise ValueError(f"an offset or a size in it is not a number: {error}") from None
     size = source.identity.size
     starts = first_headers(offsets, sizes)
     end = int(stops_of(offsets, sizes)[-1])
@@ -58,7 +58,7 @@ def parse_offsets(data: bytes, source: Source) -> TarIndex:
         raise ValueError("the files in it do not fill the shard without a gap")
     view, base = source.window(end, min(end + BLOCK, size))
     if bytes(view[end - base : end + BLOCK - base]).strip(b"\0"):
-        raise ValueError("the shard goes on behind the last file in it")
+        raise ValueError("the shard continues after the last file in it")
     has_end_blocks = end + BLOCK <= size
     after = count_bytes_after(source, end) if has_end_blocks else 0
     index = group_members(Members(Names.of(words[3::4]), offsets, sizes, {}, {}, end, has_end_blocks, after))

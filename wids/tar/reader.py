@@ -263,12 +263,12 @@ class TarReader(Listing):
         if not -self.num_samples <= position < self.num_samples:
             raise IndexError(f"{self.source.name}: position {position} of {self.num_samples} samples")
         raise TarFormatError(
-            f"{self.source.name}: the index that was kept of it names members that are not there; make it anew with: "
+            f"{self.source.name}: its stored index names members that do not exist; make the index again with: "
             "widsindex create --index"
         )
 
     def _raise_short(self, offset: int, size: int) -> NoReturn:
         raise ShardMismatchError(
-            f"{self.source.name}: the member at byte {offset} has {size} bytes, but the file ends before; "
+            f"{self.source.name}: the member at byte {offset} has {size} bytes, but the file ends before its last one; "
             "fetch the shard again"
         )

@@ -187,7 +187,7 @@ def parse_sparse_10(read_block: Callable[[int], bytes], start: int, stop: int) -
 
 def _decimal(digits: bytes) -> int:
     if not digits.isdigit() or len(digits) > LONGEST_NUMBER:
-        raise ValueError(f"{digits[:40]!r} is no decimal number")
+        raise ValueError(f"{digits[:40]!r} is not a decimal number")
     return _bounded(int(digits))
 
 

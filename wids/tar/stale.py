@@ -43,8 +43,8 @@ def compare_header(
         raise StaleIndexError(str(error)) from None
     if header.size not in {size, 0} or not (is_link or _may_be_called(header.name, key + field)):
         raise StaleIndexError(
-            f"{source_name}: key {key!r}, field {field!r}: has another header at byte {start} than "
-            "its index says; make the index anew with: widsindex create --index"
+            f"{source_name}: key {key!r}, field {field!r}: the header at byte {start} is not the "
+            "one that its index describes; make the index again with: widsindex create --index"
         )
 
 

@@ -124,7 +124,7 @@ def _checked(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if not all(name.split(".")) or name.startswith("__"):
             raise ValueError(
-                f"{name!r} is no name of a column; give one as in 'width', or 'meta.width' for one in an object"
+                f"{name!r} is not the name of a column; give one such as 'width', or 'meta.width' for a value inside an object"
             )
     twice = [name for place, name in enumerate(names) if name in names[:place]]
     if twice or not names:
@@ -155,10 +155,10 @@ def _read_content(path: Path) -> dict[str, Any]:
         content = orjson.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise DescriptorError(
-            f"{path}: is no descriptor here that can name columns ({error}); write one with: widsindex create"
+            f"{path}: cannot be read as a descriptor ({error}); write one with: widsindex create"
         ) from error
     if not isinstance(content, dict):
-        raise DescriptorError(f"{path}: is no descriptor; write one with: widsindex create")
+        raise DescriptorError(f"{path}: is not a descriptor; write one with: widsindex create")
     return content
 
 
@@ -245,7 +245,7 @@ def _read_object(reader: Any, position: int, question: Question) -> Any:
     try:
         found = orjson.loads(data)
     except ValueError as error:
-        reason = f"is no JSON: {error}"
+        reason = f"is not JSON: {error}"
     else:
         if isinstance(found, dict):
             return found
@@ -279,7 +279,7 @@ def _to_column(values: list[Any], title: str, shard: str, key: Any, question: Qu
     if chosen is None:
         told = "; ".join(f"{values[position]!r:.40} at key {key(position)}" for position in list(first.values())[:5])
         raise WidsError(
-            f"{shard}: the values of {title!r} are of no one type that a column can have: {told}; leave the column out, or the odd "
+            f"{shard}: the values of {title!r} have no common type that a column can have: {told}; leave the column out, or the odd "
             "values missing with --skip-damaged"
         )
     return pa.array(values, pa.type_for_alias(chosen) if chosen != "null" else pa.null())
@@ -370,5 +370,7 @@ def _read_part(path: Path, place: int) -> Any:
             column = reader.read_all().column(place)
     except pa.ArrowException as error:
         path.unlink(missing_ok=True)
-        raise WidsError(f"{path}: was damaged, and is removed; run the command again to make it anew") from error
+        raise WidsError(
+            f"{path}: was damaged, and has been removed; run the command again to make a new one"
+        ) from error
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

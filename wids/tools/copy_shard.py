@@ -128,5 +128,5 @@ def _compare(index: TarIndex, cache: ShardCache, task: CopyTask, fields: FieldFi
             break
     if not same:
         raise WidsError(
-            f"{name}: is there already and holds other samples than would be written into it; remove it, or give overwrite"
+            f"{name}: already exists, with other samples than this run would write; remove it, or use overwrite"
         )

@@ -105,7 +105,7 @@ def _check_output(path: Path | None, wanted: Wanted) -> None:
     if path is not None:
         check_place(path)
     elif wanted.index:
-        raise DescriptorError("an index pack lies beside a descriptor; name the file to write")
+        raise DescriptorError("an index pack is written beside its descriptor; name a file for the descriptor")
 
 
 def _list_shards(shards: Any, path: Path | None, storage: Storage) -> list[str]:

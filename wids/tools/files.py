@@ -29,11 +29,9 @@ def check_place(path: Path) -> None:
     if path.is_dir():
         raise DescriptorError(f"{path}: is a folder; name the file to write")
     if is_tar(path.name):
-        raise DescriptorError(
-            f"{path}: is what shards are called; call the descriptor {path.name.partition('.')[0]}.json"
-        )
+        raise DescriptorError(f"{path}: is a name for a shard; name the descriptor {path.name.partition('.')[0]}.json")
     if path.suffix == SUFFIX:
-        raise DescriptorError(f"{path}: {SUFFIX} is what index packs are called; call the descriptor {path.stem}.json")
+        raise DescriptorError(f"{path}: {SUFFIX} is the extension of index packs; name the descriptor {path.stem}.json")
 
 
 def refuse_shards(path: Path, urls: Iterable[str]) -> None:
@@ -47,7 +45,7 @@ def refuse_shards(path: Path, urls: Iterable[str]) -> None:
     for url in urls:
         shard = local_path(url)
         if shard is not None and os.path.exists(shard) and path.samefile(shard):  # noqa: PTH110 - of any text
-            raise DescriptorError(f"{path}: is the shard {url}, and would be replaced; name another file")
+            raise DescriptorError(f"{path}: is the shard {url}, which would be replaced; name another file")
 
 
 def make_folder(path: Path) -> None:
@@ -60,7 +58,9 @@ def make_folder(path: Path) -> None:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
-            raise NotADirectoryError(f"{path}: cannot be made, a file is in the way; name another folder") from error
+            raise NotADirectoryError(
+                f"{path}: cannot be created because a file is in the way; name another folder"
+            ) from error
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def encode_json(content: Mapping[str, Any], name: str) -> bytes:
         return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError as error:
         raise DescriptorError(
-            f"{name}: cannot be written, JSON cannot hold what it says: {error}; give another"
+            f"{name}: cannot be written, because JSON cannot hold one of its values: {error}; give another one"
         ) from error
 
 

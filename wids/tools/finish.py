@@ -75,7 +75,7 @@ def check_facts(facts: Mapping[str, Any], names: ShardNames) -> dict[str, Any]:
     """
     taken = _OF_SHARDS & facts.keys()
     if taken:
-        raise ValueError(f"facts has {', '.join(sorted(taken))}, which the shards decide; leave that out")
+        raise ValueError(f"facts has {', '.join(sorted(taken))}, which the shards determine; leave that out")
     encode_json(facts, names.descriptor)
     return dict(facts)
 

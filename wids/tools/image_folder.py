@@ -116,14 +116,14 @@ def pack_images(
     pattern = output.with_name(f"{output.stem.replace('%', '%%')}-%06d.tar")
     descriptor = ShardNames.parse(pattern).descriptor
     if descriptor != output.name:
-        raise DescriptorError(f"{output}: shards with this name have another descriptor; call it {descriptor}")
+        raise DescriptorError(f"{output}: shards named after it would have another descriptor; name it {descriptor}")
     if seed is not None:
         random.Random(seed).shuffle(images)  # noqa: S311 - an order, no secret
     facts = {"classes": folder.classes} if name is None else {"name": name, "classes": folder.classes}
     with ShardWriter(pattern, max_bytes=max_bytes, resume=resume, facts=facts) as writer:
         done = writer.num_samples
         if done and (done > len(images) or images[done - 1].key != writer.last_key):
-            raise WidsError(f"{output}: the shards that are there are of other images; write elsewhere, or remove them")
+            raise WidsError(f"{output}: the existing shards hold other images; write elsewhere, or remove them")
         rest = show_progress(images[done:], "packing", len(images), unit="image", num_done=done, is_shown=progress)
         for image in rest:
             data = Path(image.path).read_bytes()

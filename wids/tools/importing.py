@@ -90,7 +90,7 @@ def import_folder(
     check_place(path)
     folder = open_folder(str(source), storage.list_folder, storage.read)
     if folder is None:
-        raise DescriptorError(f"{redact(str(source))}: is no folder; name the folder that holds the shards")
+        raise DescriptorError(f"{redact(str(source))}: is not a folder; name the folder that holds the shards")
     if kind is None and (max_bytes, seed, resume) != (None, None, False):
         kind = IMAGE_FOLDER  # these options are for images only
     images = _find_images(folder, split, kind)

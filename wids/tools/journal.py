@@ -125,7 +125,7 @@ class Journal:
             return text, self._file.read(length)
         data = self._find_packed(name, self._found[url])
         if data is None:
-            raise WidsError(f"{self._pack}: was changed meanwhile; run the command again")
+            raise WidsError(f"{self._pack}: was changed by another process; run the command again")
         return data
 
     def settle(self, urls: Iterable[str]) -> None:
@@ -164,7 +164,7 @@ class Journal:
     def _load(self) -> None:
         start = self._file.read(len(_FORMAT))
         if start and start != _FORMAT[: len(start)] and not start.startswith(b"wids journal "):
-            raise WidsError(f"{self._path}: is no journal of widsindex; move it away")
+            raise WidsError(f"{self._path}: is not a journal of widsindex; move it away")
         if start != _FORMAT or self._is_fresh:
             self._file.truncate(0)
             return

@@ -123,7 +123,7 @@ def reshard(
         [4, 2, 1, 0, 5, 3]
     """
     if resume and overwrite:
-        raise ValueError("resume keeps the shards that are there and overwrite removes them; give one of the two")
+        raise ValueError("resume keeps existing shards and overwrite removes them; give one of the two")
     limits = make_limits(max_samples, max_bytes)
     names = ShardNames.parse(pattern)
     target = open_target(names.folder, storage_options)
@@ -182,8 +182,8 @@ def _make_room(names: ShardNames, target: Target, num_shards: int, *, resume: bo
     for name in (*wanted, names.name(num_shards)):
         if target.exists(name):
             raise FileExistsError(
-                f"{redact(target.url(name))}: is there already; go on with resume where it is of an earlier run of the same, "
-                "replace it with overwrite, or write elsewhere"
+                f"{redact(target.url(name))}: already exists; resume continues an earlier run with the same arguments, "
+                "overwrite replaces it, or write elsewhere"
             )
 
 
@@ -205,7 +205,7 @@ def _refuse_inputs(given: Any, listed: Sequence[Mapping[str, Any]], names: Shard
         }
         if any(_plain(target.url(name)) == _plain(path) for name in would_be & real_names):
             raise ValueError(
-                f"{redact(path)}: is read, and would be replaced; write to another folder, or under another name"
+                f"{redact(path)}: is one of the inputs, and would be replaced; write to another folder, or under another name"
             )
 
 

@@ -112,7 +112,7 @@ class SampleSurvey:
         indices = np.flatnonzero(self._is_chosen[self._rows[samples.start : samples.stop]]) + samples.start
         chosen = self._rows[indices]
         if not len(chosen):
-            raise ValueError("there are no samples to write; name other ones")
+            raise ValueError("there are no samples to write; choose others")
         empty = indices[self.sizes[chosen] == 0]
         if len(empty):
             raise ValueError(

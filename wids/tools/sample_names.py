@@ -21,7 +21,7 @@ def encode_key(key: object) -> bytes:
         b'n01440764/000041'
         >>> encode_key("a/b.c")
         Traceback (most recent call last):
-        wids.errors.EncodeError: key 'a/b.c': has a dot behind its last slash, where the field would begin; write another key
+        wids.errors.EncodeError: key 'a/b.c': has a dot after its last slash, where the field would begin; write another key
     """
     if not isinstance(key, str):
         raise EncodeError(f"key {key!r}: is of type {type(key).__name__}; it must be a str")
@@ -60,7 +60,7 @@ def _find_fault_of_key(key: str) -> str | None:
     if not basename:
         return "ends with a slash, so that no name is left"
     if "." in basename:
-        return "has a dot behind its last slash, where the field would begin"
+        return "has a dot after its last slash, where the field would begin"
     if ".." in folder.split("/"):
         return "has '..' for a folder, which makes a path outside the folder where it is unpacked"
     if slash and "" in folder.split("/"):
@@ -70,7 +70,7 @@ def _find_fault_of_key(key: str) -> str | None:
 
 def _find_fault_of_field(field: str) -> str | None:
     if not field.strip("."):
-        return "is no name"
+        return "is not a name"
     if "/" in field:
         return "has a slash, so that part of it would belong to the key"
     return _find_fault_of_text(field)

@@ -39,14 +39,16 @@ class ShardNames:
         folder, slash, name = text.rpartition("/")
         if is_url(text) and (not slash or folder.endswith(":/")):
             raise ValueError(
-                f"{_shown(text)}: names no folder; write to a path, or to one in a store: s3://bucket/folder/{name}"
+                f"{_shown(text)}: has no folder in it; write to a path, or to a folder in a store: s3://bucket/folder/{name}"
             )
         rest = name.replace("%%", "")
         if len(_NUMBER.findall(rest)) != 1 or rest.count("%") != 1 or "%" in folder.replace("%%", ""):
-            raise ValueError(f"{_shown(text)}: is no pattern of shards; write %06d once, in the name, and %% for a %")
+            raise ValueError(
+                f"{_shown(text)}: is not a pattern for shards; write %06d once, in the name, and %% for a %"
+            )
         names = cls(folder.replace("%%", "%") or slash, name)
         if not is_tar(names.name(0)) or name.startswith((".", "~")):
-            raise ValueError(f"{_shown(text)}: is no name of shards; let it end with .tar, .tar.gz or .tar.zst")
+            raise ValueError(f"{_shown(text)}: is not a name for shards; it must end with .tar, .tar.gz or .tar.zst")
         return names
 
     def name(self, number: int) -> str:

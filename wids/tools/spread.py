@@ -49,9 +49,7 @@ def spread(work: Callable[[T], R], things: Iterable[T], executor: Executor | Non
             yield from _take_done(running)
     except BrokenExecutor as error:
         yield from _take_results(running)  # submit may be the first to notice, when results have not been taken yet
-        raise WidsError(
-            "a process that read shards was ended from outside, for want of memory perhaps; give fewer workers"
-        ) from error
+        raise WidsError("a worker process was killed, perhaps for lack of memory; use fewer workers") from error
     finally:
         for future in running:
             future.cancel()
@@ -97,7 +95,9 @@ def _take_done(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:
             raise
         except Exception as error:  # a cluster's own kind, or that of work that was cancelled, which has no text
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise WidsError(f"the executor gave up the work on a shard: {reason}; see to it, then run again") from error
+            raise WidsError(
+                f"the executor failed or cancelled the work on a shard: {reason}; fix the cause, then run again"
+            ) from error
 
 
 def _take_results(running: dict[Future[R], T]) -> Iterator[tuple[T, R]]:

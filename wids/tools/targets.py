@@ -137,7 +137,7 @@ def open_target(folder: str, storage_options: Mapping[str, Any] | None = None) -
         return Folder(Path(location.path))
     if location.kind == "store":
         return Store(location, storage_options or {})
-    raise FetchError(f"{location.name}: nothing can be written there; write to a folder or an object store (s3://, …)")
+    raise FetchError(f"{location.name}: cannot be written to; use a folder or an object store (s3://, …)")
 
 
 class Folder:
@@ -199,7 +199,7 @@ def _rename(path: Path, name: Path) -> None:
         name.hardlink_to(path)  # a rename would replace what is there
     except FileExistsError:
         raise FileExistsError(
-            f"{name}: was made by another process meanwhile; write elsewhere, or one after the other"
+            f"{name}: was written by another process in the meantime; write elsewhere, or let one process write after the other"
         ) from None
     except OSError:  # a file system without hard links
         path.rename(name)

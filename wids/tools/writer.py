@@ -117,7 +117,7 @@ class ShardWriter:
         if start_shard < 0:
             raise ValueError(f"start_shard is {start_shard}; it must be at least 0")
         if resume and overwrite:
-            raise ValueError("resume keeps the shards that are there and overwrite removes them; give one of the two")
+            raise ValueError("resume keeps existing shards and overwrite removes them; give one of the two")
         self._names = ShardNames.parse(pattern)
         self._target = open_target(self._names.folder, storage_options)
         self._storage_options = storage_options
@@ -229,14 +229,14 @@ class ShardWriter:
                 # At whichever call the failure of the other thread is noticed, it is the same error.
                 self._finisher.wait()
             raise WidsError(
-                f"{self._shown}: writing has failed: {self._failure}; what is there is whole, go on with resume=True"
+                f"{self._shown}: writing failed: {self._failure}; the existing shards are complete, continue after them with resume=True"
             ) from self._failure
         if self._is_closed:
-            raise WidsError(f"{self._shown}: the writer is closed; make another, with resume=True to go on")
+            raise WidsError(f"{self._shown}: the writer is closed; make another, with resume=True to continue")
         if self._opened_by is not None:
             if self._opened_by != os.getpid():
                 raise WidsError(
-                    f"{self._shown}: the writer was open when this process was forked, and writes in its parent only; make one "
+                    f"{self._shown}: the writer was opened before this process was forked, and writes only in the parent; make one "
                     "in each process"
                 )
             return
@@ -264,7 +264,7 @@ class ShardWriter:
     def _refuse_existing(self, name: str) -> None:
         if self._target.exists(name):
             raise FileExistsError(
-                f"{redact(self._target.url(name))}: is there already; go on behind the shards that are there with resume=True, "
+                f"{redact(self._target.url(name))}: already exists; continue after the existing shards with resume=True, "
                 "replace them with overwrite=True, or write elsewhere"
             )
 
@@ -276,7 +276,9 @@ class ShardWriter:
             OSError: It cannot be written.
         """
         if key == self._last_key:
-            raise EncodeError(f"key {key!r}: is that of the sample before, of which this one would become a part")
+            raise EncodeError(
+                f"key {key!r}: is also that of the previous sample, so the two would become one; give each sample its own key"
+            )
         shard = self._shard
         if shard is not None:
             headers, num_bytes = shard.make_headers(members)
@@ -370,7 +372,7 @@ class ShardWriter:
                 )
             members[stored] = (name + stored, self._encode(key, field, value))  # type: ignore[arg-type]
         if not members:
-            raise EncodeError(f"key {key!r}: has no fields, so that nothing would be left of it; give it one")
+            raise EncodeError(f"key {key!r}: has no fields, so nothing of it would be stored; give it one")
         return list(members.values())
 
     def _remember(self, given: str) -> tuple[str, bytes]:

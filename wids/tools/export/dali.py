@@ -52,7 +52,7 @@ def export_dali(
     paths = [folder / f"{stem_of(str(shard['url']))}{_SUFFIX}" for shard in shards]
     if len(set(paths)) < len(paths):
         double = next(path for number, path in enumerate(paths) if path in paths[:number])
-        raise DescriptorError(f"{double}: would be the index of two shards; export them to folders of their own")
+        raise DescriptorError(f"{double}: would be the index of two shards; export them to separate folders")
     tables = map_in_order(partial(_make_table, storage), shards, executor, "indexing", progress=progress)
     for path, table in zip(paths, tables, strict=True):
         make_folder(folder)  # not before, so that nothing is left if the first shard cannot be read
@@ -64,7 +64,7 @@ def _make_table(storage: Storage, shard: Mapping[str, Any]) -> bytes:
     samples = read_samples(shard, storage)
     name = redact(str(shard["url"]))
     if not samples:
-        raise WidsError(f"{name}: has no samples, and DALI takes no such shard; leave it out of the descriptor")
+        raise WidsError(f"{name}: has no samples, which DALI does not accept; leave it out of the descriptor")
     files = [file for sample in samples for file in sample.files]
     names = [[(file.extension, f"{sample.key}.{file.extension}") for file in sample.files] for sample in samples]
     try:

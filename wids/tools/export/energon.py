@@ -99,7 +99,7 @@ def export_energon(
 
     meta = folder / _META
     if meta.exists():
-        raise DescriptorError(f"{meta}: is there already; remove it to have it written again")
+        raise DescriptorError(f"{meta}: already exists; remove it to have it written again")
     named = {split: [_name_in(folder, str(shard["url"])) for shard in shards] for split, shards in splits.items()}
     entries = {
         name: shard for split, shards in splits.items() for name, shard in zip(named[split], shards, strict=True)
@@ -130,7 +130,7 @@ def _name_in(folder: Path, url: str) -> str:
     path = _path_of(url)
     if path is None or not path.is_relative_to(folder.absolute()):
         raise DescriptorError(
-            f"{redact(url)}: is not in {folder}, and Energon takes only shards in the folder itself; name their folder"
+            f"{redact(url)}: is not in {folder}, and Energon accepts only shards directly in the folder; name their folder"
         )
     return path.relative_to(folder.absolute()).as_posix()
 
@@ -144,7 +144,7 @@ def _look_at(storage: Storage, shard: Mapping[str, Any]) -> _Shard:
     samples = [sample for sample in read_samples(shard, storage) if not _SKIPPED.match(sample.key)]
     if not samples:
         raise WidsError(
-            f"{shard['url']}: has no samples, and Energon takes no such shard; leave it out of the descriptor"
+            f"{shard['url']}: has no samples, which Energon does not accept; leave it out of the descriptor"
         )
     files = [file for sample in samples for file in sample.files]
     offsets, sizes = (
@@ -202,7 +202,7 @@ def _add_shard(database: sqlite3.Connection, number: int, name: str, shard: _Sha
             )
         except sqlite3.IntegrityError as error:
             raise WidsError(
-                f"{name}: the key {sample.key!r} was there before, and Energon takes each only once; rename the files, or "
+                f"{name}: the key {sample.key!r} occurs twice, and Energon accepts each key only once; rename the files, or "
                 "export without that shard"
             ) from error
         except UnicodeEncodeError as error:

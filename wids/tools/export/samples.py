@@ -42,7 +42,7 @@ def read_samples(shard: Mapping[str, Any], storage: Storage) -> list[Sample]:
     """
     url = str(shard["url"])
     if not basename(url).lower().endswith(".tar"):
-        raise WidsError(f"{redact(url)}: is compressed, and other tools take only plain .tar; unpack the shards first")
+        raise WidsError(f"{redact(url)}: is compressed, and other tools read only plain .tar; unpack the shards first")
     reader = ShardCache([shard], storage, 1).get(0)
     count = reader.num_samples if shard.get("nsamples") is None else shard["nsamples"]
     try:
