@@ -14,8 +14,18 @@ where the problem is, what is wrong, and what to do about it. `redact` removes t
 
 from __future__ import annotations
 
+import errno
 import re
 
+OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Error numbers with which writing fails where there is no more room, or the disk is broken."""
+
+_REMEDIES = {
+    **dict.fromkeys(OUT_OF_SPACE, "make room, or write elsewhere"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get permission, or name another"),
+    errno.EISDIR: "name a file in it",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#\s@]*@")
 _PLAIN_WORD = re.compile(r"[\w./+-]+")
 _QUERY_VALUE = re.compile(r"(?<==)[^&#\s]+")
@@ -61,6 +71,16 @@ def cannot_open(name: str, error: OSError) -> FetchError:
         a.tar: cannot be opened: No such file or directory; is the path right?
     """
     return FetchError(f"{name}: cannot be opened: {error.strerror}; is the path right?")
+
+
+def remedy_for(error: OSError, otherwise: str) -> str:
+    """Return what to do about an error of the operating system; `otherwise` where that does not follow from its number.
+
+    Examples:
+        >>> remedy_for(OSError(errno.ENAMETOOLONG, "File name too long"), "is the path right?")
+        'choose a shorter name'
+    """
+    return _REMEDIES.get(error.errno or 0, otherwise)
 
 
 def redact(url: str) -> str:

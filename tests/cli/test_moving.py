@@ -115,6 +115,13 @@ def test_index_files_go_beside_the_shards_where_nothing_else_is_said(
         ("export shards --to dali -o file.txt", "file.txt"),
         ("export bad --to energon", "bad/0.tar: "),
         ("export shards --to energon -o empty", "is not in empty"),
+        ("export none.json --to energon -o new", "none.json: there are no shards to export"),
+        ("export none.json --to dali", "none.json: there are no shards to export"),
+        (f"export shards --to dali -o {'a' * 256}", "File name too long; choose a shorter name"),
+        (
+            f"create shards -o {'a' * 250}.json",
+            ".json.journal: cannot be written: File name too long; choose a shorter",
+        ),
         ("export https://host/a.tar --to energon", "name a folder to write to with --output"),
     ],
 )
@@ -123,6 +130,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(folder: Path, run: Run, comman
         (folder / name).mkdir()
     (folder / "bad" / "0.tar").write_bytes(b"no tar" * 200)
     (folder / "broken.json").write_text("{")
+    (folder / "none.json").write_text('{"shardlist": []}')
     (folder / "file.txt").write_text("")
     write_tar(folder / "shards" / "0.tar", sample_members(1))
     before = sorted(folder.rglob("*"))

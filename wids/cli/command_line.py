@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import errno
 import io
 import logging
 import os
@@ -16,7 +15,7 @@ from wids._version import __version__
 from wids.cli.arguments import CommandParser, HelpFormatter
 from wids.cli.signals import ENDING, Signalled, disregard, held_back, raising
 from wids.cli.terminal import printable
-from wids.errors import WidsError
+from wids.errors import OUT_OF_SPACE, WidsError, remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,15 +24,6 @@ _SIGNALLED = 128
 """A shell adds the signal's number to this for the exit status of a program that a signal ended."""
 _BY_SIGNAL = frozenset(_SIGNALLED + number for number in ENDING)
 """Exit statuses of this program where a signal ended it."""
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What writing fails with where there is no more room, or the disk is broken."""
-_REMEDIES = {
-    **dict.fromkeys(_FULL, "make room, or write elsewhere"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get permission, or name another"),
-    errno.EISDIR: "name a file in it",
-    errno.ENAMETOOLONG: "give it a shorter name",
-}
-"""By errno; for all others the path is likely to be mistyped, and the remedy asks about it."""
 _MORE = """\
 exit status:
   0    done
@@ -170,10 +160,11 @@ def _describe(error: Exception) -> str:
         return str(error)
     if error.filename is None:
         # An error of opening a file names it; writing to stdout is what fails without a name.
-        where = "stdout" if error.errno in _FULL else "the system"
+        where = "stdout" if error.errno in OUT_OF_SPACE else "the system"
     else:
         where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else str(error.filename)
-    return f"{where}: {error.strerror}; {_REMEDIES.get(error.errno, 'is the path right?')}"
+    # Where the number tells nothing, the path is likely to be mistyped.
+    return f"{where}: {error.strerror}; {remedy_for(error, 'is the path right?')}"
 
 
 class _OneLine(logging.Formatter):

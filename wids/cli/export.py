@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wids.cli.arguments import add_command, add_workers
 from wids.cli.terminal import fold
 from wids.descriptor.urls import local_path
+from wids.errors import redact
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ def run(options: argparse.Namespace) -> None:
         split, file = _split_argument(text)
         shards = load_descriptor(file, fetch=storage.read, list_folder=storage.list_folder).shards
         splits.setdefault(split, []).extend(shards)
+    if not _in_all(splits):
+        raise ValueError(
+            f"{redact(', '.join(options.files))}: there are no shards to export; name a descriptor that has some"
+        )
     folder = Path(options.output) if options.output else _shared_folder(_in_all(splits))
     with workers(options.workers) as executor:
         print(fold(_export(options.to, splits, folder, storage, executor)))
@@ -72,9 +77,7 @@ def _export(
         shards = _in_all(splits)
         paths = export_dali(shards, folder, storage=storage, executor=executor, progress=True)
         names = dict.fromkeys(path.name for path in (*paths[:1], *paths[-1:]))
-        return (
-            f"{folder}: {counted(len(paths), 'index file')}, {' to '.join(names)}" if paths else f"{folder}: no shards"
-        )
+        return f"{folder}: {counted(len(paths), 'index file')}, {' to '.join(names)}"
     meta = export_energon(splits, folder, storage=storage, executor=executor, progress=True)
     counts = (f"{split} ({counted(len(shards), 'shard')})" for split, shards in splits.items())
     return f"{meta}: {', '.join(counts)}"

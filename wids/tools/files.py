@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import orjson
 
 from wids.descriptor.urls import is_tar, local_path
-from wids.errors import DescriptorError, WidsError, redact
+from wids.errors import DescriptorError, WidsError, redact, remedy_for
 from wids.index_files import SUFFIX
 from wids.whole_file import whole_file
 
@@ -78,7 +78,7 @@ def explaining(url: str) -> Iterator[None]:
         if error.errno is None:  # it has been explained already, for a file of an inner block
             raise
         raise OSError(
-            f"{redact(url)}: cannot be written: {error.strerror}; make room or get permission, or write elsewhere"
+            f"{redact(url)}: cannot be written: {error.strerror}; {remedy_for(error, 'write elsewhere')}"
         ) from error
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import orjson
 from xxhash import xxh3_64_intdigest
 
-from wids.errors import WidsError
+from wids.errors import WidsError, remedy_for
 from wids.index_files import IndexPack
 from wids.source import Identity, MmapSource
 from wids.tar import decode_index
@@ -150,7 +150,7 @@ class Journal:
             file = os.fdopen(os.open(self._path, flags, 0o666), "r+b")
         except OSError as error:
             raise WidsError(
-                f"{self._path.parent}: cannot be written to: {error.strerror}; name another folder"
+                f"{self._path}: cannot be written: {error.strerror}; {remedy_for(error, 'name another folder')}"
             ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
