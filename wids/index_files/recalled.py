@@ -83,7 +83,7 @@ class Recalled:
         if told is not None and told != listing.index.digest():
             self._kept.pop(number, None)
             raise ShardMismatchError(
-                f"{listing.name}: its samples, or their places, are not those that its index said before it was read; "
+                f"{listing.name}: its samples or their places differ from what its index said before it was opened; "
                 "open the dataset again, and write its index pack again with: widsindex create --index"
             )
 
