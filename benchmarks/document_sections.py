@@ -104,7 +104,7 @@ def sizes(results: dict[str, dict[str, dict[str, float]]], images: Path) -> list
 def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     """Draw the time for one sample against what grows, one panel each."""
     plt = pyplot()
-    figure, panels = plt.subplots(len(SCALES), 1, figsize=(6, 6), constrained_layout=True)
+    figure, panels = plt.subplots(len(SCALES), 1, figsize=(6, 6.6), constrained_layout=True)
     for panel, (what, kinds) in zip(panels, SCALES.items(), strict=True):
         for side in ("this", "floor", "wids 0.1.11", "webshart", "array_record"):
             points = [
@@ -116,10 +116,12 @@ def draw_sizes(results: dict[str, dict[str, dict[str, float]]], path: Path) -> N
                 panel.plot(*zip(*points, strict=True), marker="o", markersize=3, label=plain(side), **line(side))
         panel.set_xscale("log")
         panel.set_yscale("log")
-        panel.set_xlabel({"shards": "shards", "members": "samples in the shard"}[what], fontsize=9)
-        panel.set_ylabel("µs for one sample at random", fontsize=9)
-        panel.tick_params(labelsize=8)
-    panels[0].legend(fontsize=8)
+        number_powers(panel.xaxis)
+        number_powers(panel.yaxis, 1, 2, 5)
+        panel.set_xlabel({"shards": "shards", "members": "samples in the shard"}[what])
+        panel.set_ylabel("µs for one sample")
+        panel.grid(alpha=0.3)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figure.savefig(path, metadata={"Date": None})
 
 
@@ -176,6 +178,9 @@ def draw_workers(by_number: dict[str, dict[str, float]], path: Path) -> None:
     panel.set_xlabel("workers")
     panel.set_ylabel("samples per second")
     panel.set_ylim(0)
+    panel.set_xticks(numbers)
+    panel.yaxis.set_major_formatter("{x:,.0f}")
+    panel.grid(alpha=0.3)
     panel.legend()
     figure.savefig(path, metadata={"Date": None})
 
@@ -189,6 +194,15 @@ def pyplot() -> Any:
     from matplotlib import pyplot as plt
 
     return plt
+
+
+def number_powers(axis: Any, *digits: int) -> None:
+    """Write plain numbers along a logarithmic axis, at these multiples of each power of ten (the power alone if none are given)."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=digits or (1,), numticks=20))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def line(side: str) -> dict[str, Any]:
@@ -211,7 +225,7 @@ def cold(results: dict[str, dict[str, dict[str, list[float]]]], _: Path) -> list
     for size, orders in results.items():
         sides = list(next(iter(orders.values())))
         rows = [
-            [order, *(f"{found[side][0]:,.0f} ({found[side][1]:.2f} B)" for side in sides)]
+            [order, *(f"{found[side][0]:,.0f} ({found[side][1]:.2f}&nbsp;B)" for side in sides)]
             for order, found in orders.items()
         ]
         lines += ["", f"Samples of {int(size):,} B:", "", *table(["", *sides], rows)]

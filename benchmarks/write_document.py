@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from corpus import KINDS, OUT, ROOT
-from document_sections import NAMES, label, plain, pyplot, sections
+from document_sections import NAMES, label, number_powers, plain, pyplot, sections
 from random_access import ROUNDS
 from sides import FLOORS, OURS, PEERS, like
 
@@ -186,7 +186,7 @@ def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     """Draw the time for one sample at random, one panel for each kind of data."""
     plt = pyplot()
     # One panel below the other, so that they can be read on a phone.
-    figure, panels = plt.subplots(len(results), 1, figsize=(6, 2.6 * len(results)), constrained_layout=True)
+    figure, panels = plt.subplots(len(results), 1, figsize=(6, 2.8 * len(results)), constrained_layout={"h_pad": 0.1})
     for panel, (kind, rows) in zip(panels, results.items(), strict=True):
         sides = [side for side in reversed(NAMES) if "random" in rows.get(side, {})]
         values = [rows[side]["random"] for side in sides]
@@ -194,6 +194,7 @@ def draw(results: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
         bars: Any = panel.barh([plain(side) for side in sides], values, color=colours)
         panel.bar_label(bars, [format_figure(value) for value in values], padding=3)
         panel.set_xscale("log")
+        number_powers(panel.xaxis)
         panel.set_xlim(min(values) / 2, max(values) * 6)
         panel.set_title(describe_kind(kind))
     panels[-1].set_xlabel("µs for one sample at random")
