@@ -18,6 +18,7 @@ import pytest
 from tests.cli.conftest import ROOT, open_terminal, read_terminal, subcommands
 from tests.storage.web_server import web_server
 from tests.support import write_descriptor, write_tar
+from wids.cli.command_line import make_parser
 from wids.cli.terminal import columns_of
 
 if TYPE_CHECKING:
@@ -142,6 +143,14 @@ def test_the_width_is_the_terminals_or_what_the_environment_says(show: Show) -> 
     assert max(map(columns_of, lines)) == 40
 
 
+def test_the_help_has_each_command_on_a_line_with_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    shown = make_parser().format_help()
+
+    assert [name for name, _ in subcommands() if not re.search(rf"^ +{name} +\S", shown, re.MULTILINE)] == []
+
+
 def test_all_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for name, parser in subcommands(deep=True):
@@ -192,4 +201,4 @@ def test_a_bar_shows_shards_time_left_samples_and_bytes(shards: list[str]) -> No
         shown = read_terminal(leader)
         process.wait()
 
-    assert re.search(r"indexing: +80%.* 4/5 \[\d\d:\d\d<\d\d:\d\d, .*8 samples, 41\.0 kB\]", shown), shown
+    assert re.search(r"indexing: +80%.* \d\d:\d\d<\d\d:\d\d, 4/5 shards, 8 samples, 41\.0 kB", shown), shown

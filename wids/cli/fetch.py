@@ -41,13 +41,12 @@ widsindex fetch train.json --shards 0-99 --cache-dir /scratch/wids
 
 def run(options: argparse.Namespace) -> int:
     """Fetch the shards; return the exit status."""
-    from tqdm import tqdm
-
     from wids.cli.inputs import data_set
     from wids.closing import threads
     from wids.descriptor import load_descriptor
     from wids.storage import Storage, StorageOptions
     from wids.storage.progress import format_size
+    from wids.tools.progress import show_progress
 
     if options.workers < 1:
         raise ValueError(f"--workers is {options.workers}; it must be at least 1")
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         chosen = _choose(shards, options.shards)
         with threads(options.workers) as pool:
             fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)
-            results = list(tqdm(fetched, "fetching", len(chosen), unit="shard", disable=None))
+            results = list(show_progress(fetched, "fetching", len(chosen), is_shown=True))
         ready = [shard for shard, result in zip(chosen, results, strict=True) if isinstance(result, int)]
         cached, in_place = storage.count_ready(ready)
     errors = [result for result in results if isinstance(result, Exception)]

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DELAY_SECONDS = 1
+_FORMAT = "{l_bar}{bar}| {elapsed}<{remaining}, {n_fmt}/{total_fmt} {unit}s{postfix}"
+"""What matters least comes last: a narrow terminal cuts the end off."""
 
 
 def show_progress(
@@ -46,6 +48,7 @@ def make_bar(
         label,
         total,
         unit=unit,
+        bar_format=_FORMAT,
         initial=num_done,
         delay=_DELAY_SECONDS,
         dynamic_ncols=True,
