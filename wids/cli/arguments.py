@@ -12,6 +12,13 @@ from typing import Any
 class HelpFormatter(argparse.HelpFormatter):
     """Help that fits the terminal: paragraphs are filled; an indented line stays one, and wraps under its last column."""
 
+    def add_argument(self, action: argparse.Action) -> None:
+        """Add an argument, or the commands; before 3.13 argparse measures their names without the indentation."""
+        super().add_argument(action)
+        for command in self._iter_indented_subactions(action):
+            length = len(self._format_action_invocation(command)) + self._current_indent
+            self._action_max_length = max(self._action_max_length, length)
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(_fill_line(line, width) for line in text.rstrip().splitlines())
 

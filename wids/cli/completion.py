@@ -31,7 +31,7 @@ widsindex completion zsh > _widsindex
 widsindex completion fish > widsindex.fish
 """,
     )
-    parser.add_argument("shell", choices=_SHELLS, help="bash, zsh or fish")
+    parser.add_argument("shell", choices=_SHELLS, help="the shell that is to complete them")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from wids.cli.terminal import is_terminal, paint, print_table, printable, rename
 from wids.descriptor import Descriptor, load_descriptor
 from wids.errors import redact
 from wids.storage import Storage
+from wids.storage.progress import format_size
 
 if TYPE_CHECKING:
     import argparse
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _NUM_BINS = 20
 _BARS = " ▁▂▃▄▅▆▇█"
 _ASCII_BARS = " .:-=+*#@"
+_SIZES = {"bytes", "bytes per sample"}
+"""Facts that a terminal shows in words too."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -95,6 +98,8 @@ def _print_row(file: str, descriptor: Descriptor) -> None:
 def _print_whole(file: str, descriptor: Descriptor) -> None:
     for name, value in _facts(file, descriptor).items():
         shown = "-" if value is None else printable(str(value))
+        if name in _SIZES and value is not None and is_terminal():
+            shown += f" ({format_size(value)})"
         print(f"{paint(f'{name:>18}', 'bold')}: {shown}")
     for component in descriptor.spec.get("datasets") or []:
         source = redact(str(component.get("source_url") or ""))
@@ -141,8 +146,6 @@ def _print_json(file: str, descriptor: Descriptor, fields: Mapping[str, Sizes] |
 
 
 def _print_fields(fields: Mapping[str, Sizes]) -> None:
-    from wids.storage.progress import format_size
-
     bars = _bars_of_stdout()
     # A program that reads it wants numbers.
     show, count = (format_size, "{:,}".format) if is_terminal() else (str, str)
