@@ -28,14 +28,14 @@ _UNKNOWN_FRAMES = 2**62
 
 
 def decode_audio(data: bytes, *, limit: int = MAX_UNPACKED_BYTES) -> tuple[Any, int]:
-    """Decode audio.
+    """Return the sound as `(samples, rate)`: a float32 tensor `(channels, frames)`, and the number of frames per second.
 
     Args:
         data: A WAV, FLAC, MP3, Ogg Vorbis or Opus file.
         limit: The most bytes that the decoded samples may take.
 
     Returns:
-        `(samples, rate)`: a float32 tensor `(channels, frames)`, nominally in [-1, 1], and the number of frames per second.
+        `samples`, nominally in [-1, 1], and `rate`.
 
     Raises:
         ValueError: The file is cut, damaged or not audio, or holds more than `limit` bytes.
