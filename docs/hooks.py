@@ -27,10 +27,21 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Keep options on one line: a browser would break them after `--`."""
+    """Have browsers wrap code between words: options not after a hyphen, and long names in the text between their parts."""
+    html = re.sub(CELL, lambda cell: split_names(cell[0], LONG_IN_CELL), html)
+    html = split_names(html, LONG_IN_TEXT)
     return re.sub(
-        r"<code>[^<]*</code>",
+        rf"{INLINE_CODE}|{WRAPPED_BLOCK}",
         lambda code: re.sub(OPTION, r'<span class="option">\g<0></span>', code[0]),
+        html,
+    )
+
+
+def split_names(html: str, long_name: str) -> str:
+    """Return HTML in which a line may end between the parts of a long name in code."""
+    return re.sub(
+        INLINE_CODE,
+        lambda code: re.sub(long_name, lambda name: re.sub(JOINT, "<wbr>", name[0]), code[0]),
         html,
     )
 
@@ -132,7 +143,19 @@ def escape(text: str) -> str:
     return re.sub(r"[\\`*_{}\[\]|]", r"\\\g<0>", escape_html(text, quote=False))
 
 
-OPTION = r"(?<![\w-])--[a-z][\w-]*"
+INLINE_CODE = r"<code>(?:[^<]|<wbr>)*</code>"
+WRAPPED_BLOCK = r'<div class="language-(?:text|console)\b(?s:.*?)</div>'
+"""Blocks of code whose lines site.css has wrapped."""
+OPTION = r"(?<![\w-])--?[a-zA-Z][\w-]*(?![^<>]*>)"
+CELL = r"<td\b(?s:.*?)</td>"
+LONG_IN_CELL = r"[^\s&<>]{16,}"
+"""What may wrap in a table; a longest part has to fit a column on a phone. Entities such as `&lt;` stay whole."""
+LONG_IN_TEXT = r"[^\s&<>]{32,}"
+"""What may wrap in the text: a line on a phone has room for 40 characters."""
+JOINT = (
+    r"(?<=[a-z])(?=[A-Z])|(?<=[\w)\]])(?=\.\w)|(?<=\w[_=:/])(?=[^\s_/])|(?<=[(\[{,])(?=[\w.*])"
+)
+"""Between the words of `ChunkedSampler`, before `.tar`, behind `_`, `=`, `:` and `/`, and behind a bracket."""
 
 PLACES = {
     "<!-- commands -->": describe_program,
