@@ -63,7 +63,8 @@ class DistributedChunkedSampler(RankedSampler, ChunkedSampler):
             `rank` is known.
 
     Examples:
-        >>> ranks = [DistributedChunkedSampler(range(16), num_replicas=2, rank=rank, chunksize=4) for rank in range(2)]
+        >>> options = {"num_replicas": 2, "chunksize": 4}
+        >>> ranks = [DistributedChunkedSampler(range(16), rank=rank, **options) for rank in range(2)]
         >>> [list(sampler) for sampler in ranks]
         [[2, 0, 1, 3, 4, 5, 7, 6], [10, 8, 9, 11, 12, 13, 15, 14]]
         >>> state = ranks[0].state_dict(consumed=10)

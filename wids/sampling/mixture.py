@@ -79,7 +79,8 @@ class MixtureSampler(RankedSampler):
 
     Examples:
         >>> from wids import concat
-        >>> sampler = MixtureSampler(concat([range(100), range(100)]), weights=[3, 1], num_samples=8, chunksize=10)
+        >>> both = concat([range(100), range(100)])
+        >>> sampler = MixtureSampler(both, weights=[3, 1], num_samples=8, chunksize=10)
         >>> [index // 100 for index in sampler]
         [0, 0, 1, 0, 0, 0, 1, 0]
     """

@@ -82,7 +82,8 @@ def import_folder(
         >>> with wids.ShardWriter(f"{folder}/birds/test-%04d.tar", index=False) as writer:
         ...     writer.write({"__key__": "wren", "cls": 3})
         >>> imported = import_folder(f"{folder}/birds", f"{folder}/birds.json")
-        >>> imported.kind, imported.num_counted, [shard["nsamples"] for shard in imported.content["shardlist"]]
+        >>> counts = [shard["nsamples"] for shard in imported.content["shardlist"]]
+        >>> imported.kind, imported.num_counted, counts
         ('tars', 1, [1])
     """
     storage = storage or Storage()

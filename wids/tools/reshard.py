@@ -117,7 +117,8 @@ def reshard(
         >>> with wids.ShardWriter(f"{folder}/a-%d.tar", max_samples=2) as writer:
         ...     for number in range(6):
         ...         writer.write({"__key__": f"{number}", "cls": number, "txt": "text"})
-        >>> reshard(f"{folder}/a.json", f"{folder}/b-%d.tar", max_samples=4, shuffle=True, fields=["cls"])
+        >>> new = f"{folder}/b-%d.tar"
+        >>> reshard(f"{folder}/a.json", new, max_samples=4, shuffle=True, fields=["cls"])
         Resharded(num_samples=6, num_shards=2, num_resumed=0)
         >>> [sample[".cls"] for sample in wids.ShardListDataset(f"{folder}/b.json")]
         [4, 2, 1, 0, 5, 3]

@@ -84,7 +84,8 @@ class ShardWriter:
         >>> folder = tempfile.mkdtemp()
         >>> with ShardWriter(f"{folder}/digits-%04d.tar", max_samples=2) as writer:
         ...     for number in range(5):
-        ...         writer.write({"__key__": f"{number:03d}", "cls": number, ".json": {"even": number % 2 == 0}})
+        ...         facts = {"even": number % 2 == 0}
+        ...         writer.write({"__key__": f"{number:03d}", "cls": number, ".json": facts})
         >>> import wids
         >>> dataset = wids.ShardListDataset(f"{folder}/digits.json")
         >>> len(dataset), dataset[4][".cls"], dataset[4][".json"]
