@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from tests.storage.reading import wait_until
 from tests.storage.web_server import web_server
 from tests.support import write_descriptor
 from wids.cli.signals import Signalled, raising
+from wids.tools.targets import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,6 +145,23 @@ def test_a_signal_ends_the_block_whatever_becomes_of_its_exception(
     assert capsys.readouterr() == ("", "")
     assert sys.unraisablehook is hook
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+def test_a_signal_that_leaves_a_shard_unclosed_logs_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def terminate() -> object:
+        signal.raise_signal(signal.SIGTERM)
+        return "the signal did not raise"
+
+    def block() -> None:
+        with raising():
+            _ = Part(folder, "a-0.tar"), terminate()  # the part has no name yet
+
+    with pytest.raises(Signalled):
+        block()
+
+    assert caplog.records == []
+    assert list(folder.glob("*.part")) == []
+    assert logging.root.manager.disable == logging.NOTSET
 
 
 @pytest.mark.parametrize("place", ["the arguments of work in a worker", "a result in the first process"])

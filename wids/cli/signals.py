@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import signal
 import sys
 import threading
@@ -43,9 +44,11 @@ def raising(replaced: Container[object] = (signal.SIG_DFL, signal.default_int_ha
         came.append(number)
         # Another signal does not cut short the clean-up that this one begins; but Ctrl-C can be repeated.
         disregard(other for other in ENDING if not other == number == signal.SIGINT)
+        logging.disable(logging.WARNING)  # that what it interrupts was not closed is nothing to warn of
         raise Signalled(number)
 
     handlers = {number: handler for number, handler in _handlers().items() if handler in replaced}
+    level = logging.root.manager.disable
     hook = sys.unraisablehook
     sys.unraisablehook = functools.partial(_raise_again, hook)
     try:
@@ -61,6 +64,7 @@ def raising(replaced: Container[object] = (signal.SIG_DFL, signal.default_int_ha
     finally:
         if came:
             signal.setitimer(signal.ITIMER_REAL, 0)
+        logging.disable(level)
         sys.unraisablehook = hook
         _restore(handlers)
 

@@ -72,6 +72,8 @@ def _let_go(path: Path, file: BinaryIO, process: int) -> None:
     elif path.exists():
         _log.warning("%s: its writer was not closed, and its samples are lost; use ShardWriter in a with block", path)
         path.unlink(missing_ok=True)
+        with suppress(OSError):
+            file.close()
 
 
 def _disconnect(file: BinaryIO) -> None:
