@@ -418,8 +418,9 @@ def test_no_process_outlives_the_one_that_started_it(shards: list[str], sent: si
 def test_a_signal_leaves_nothing_half_written(
     folder: Path, sent: signal.Signals, workers: str, status: int, said: bytes
 ) -> None:
-    # Of so much noise each shard takes xz seconds, and each member a moment.
-    write_tar(folder / "a.tar", [(f"{key}.{field}", os.urandom(1 << 20)) for key in range(2) for field in range(8)])
+    # Of so much noise each shard takes xz a moment, and all of them so long that none of these processes gets to the end.
+    noise = os.urandom(1 << 20)
+    write_tar(folder / "a.tar", [(f"{key}.bin", noise) for key in range(100)])
     command = ["reshard", "a.tar", "-o", "new/a-%d.tar.xz", "--max-samples", "1", "--workers", workers]
     process = subprocess.Popen(
         [sys.executable, "-m", "wids", *command], stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
@@ -430,7 +431,9 @@ def test_a_signal_leaves_nothing_half_written(
     _, errors = process.communicate(timeout=60)
 
     assert (process.returncode, errors) == (status, said)
-    assert list((folder / "new").iterdir()) == []
+    for path in (folder / "new").iterdir():  # mostly there is none yet
+        with tarfile.open(path, "r:xz") as tar:
+            assert [tar.extractfile(member).read() for member in tar] == [noise]  # type: ignore[union-attr]
 
 
 def test_a_signal_at_the_moment_when_a_file_is_made_leaves_none(
@@ -482,6 +485,48 @@ def test_a_process_that_is_killed_is_one_line(shards: list[str]) -> None:
     assert errors.startswith(b"widsindex: a worker process was killed")
     assert errors.count(b"\n") == 1
     assert not Path("all.json").exists()
+
+
+def run_with_own_start(after: str, shards: list[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run `widsindex create` with two processes, and Python code after the start of each `process`; `others` were started before."""
+    code = (
+        "import multiprocessing, os, signal, sys, threading\n"
+        "from wids.cli import main, workers\n"
+        "start = workers._Process.start\n"
+        "def start_and_more(process):\n"
+        "    others = multiprocessing.active_children()\n"
+        "    start(process)\n"
+        f"    {after}\n"
+        "workers._Process.start = start_and_more\n"
+        f"sys.exit(main(['create', *{shards}, '-o', 'all.json', '--workers', '2']))\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        # It is blocked until the process has a handler for it.
+        pytest.param("os.kill(process.pid, signal.SIGINT)", id="interrupted while it is set up"),
+        pytest.param(
+            "[(other.kill(), other.join()) for other in others];"
+            "[thread.join(5) for thread in threading.enumerate() if 'Executor' in type(thread).__name__]",
+            id="killed while the pool starts another",
+        ),
+    ],
+)
+def test_a_process_that_ends_before_all_are_started_is_one_line(shards: list[str], after: str) -> None:
+    done = run_with_own_start(after, shards)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"widsindex: a process that read shards was ended from outside")
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_an_interrupt_is_one_line_and_leaves_nothing(folder: Path, shards: list[str]) -> None:

@@ -63,7 +63,9 @@ def _pool(number: int) -> Iterator[Executor]:
         ending.start()
         ending.join(_MOST_SECONDS_TO_END)
         raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error.__cause__, BrokenExecutor):
+            _end_workers()  # a process that was just being started when the pool broke is not known to it, and would never end
         executor.shutdown()
         raise
     finally:
