@@ -127,7 +127,8 @@ def full_disk(folder: Path) -> Iterator[Path]:
                 file.write(bytes(512))
         yield disk
     finally:
-        subprocess.run(["umount", disk], check=True)
+        # Lazily: what a failed command has mapped is released when its error is collected.
+        subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from tests.storage.reading import wait_until
 from tests.storage.web_server import web_server
 from tests.support import sample_members, write_tar
 from wids.errors import ShardMismatchError, WidsError
@@ -135,6 +136,7 @@ def test_a_remote_shard_is_fetched_once(
     with web_server() as server:
         server.objects["b.tar"] = stored = gzip.compress(data) if compressed else data
         assert run("create", server.url("b.tar"), "-o", "all.json")[0] == 0
+        wait_until(lambda: not server.running)  # by then it has noticed which bodies nobody takes
 
     assert server.bodies["b.tar"] == 1
     assert not list((folder / "cache").rglob("*.tar"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -61,12 +62,24 @@ def test_readers_see_whole_descriptors_while_many_write(tmp_path: Path) -> None:
     contents = [{"n": [number] * 20000} for number in range(4)]
     write_json(path, contents[0])
 
-    with ThreadPoolExecutor(4) as pool:
-        writing = [pool.submit(write_json, path, content) for content in contents * 5]
-        while not all(done.done() for done in writing):
-            assert orjson.loads(path.read_bytes()) in contents
+    is_read = threading.Event()
 
-    assert [done.exception() for done in writing] == [None] * 20
+    def write_until_read(content: dict[str, list[int]]) -> None:
+        while not is_read.is_set():
+            write_json(path, content)
+
+    with ThreadPoolExecutor(4) as pool:
+        writing = [pool.submit(write_until_read, content) for content in contents]
+        try:
+            seen: set[int] = set()
+            while len(seen) < len(contents):  # until each writer was seen at work
+                content = orjson.loads(path.read_bytes())
+                assert content in contents
+                seen.add(content["n"][0])
+        finally:
+            is_read.set()
+
+    assert [done.exception() for done in writing] == [None] * 4
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
 
 
