@@ -152,11 +152,32 @@ def test_a_run_that_is_killed_reads_only_the_rest_when_it_is_started_again(tmp_p
     assert [file.name for file in (tmp_path / "train.columns").iterdir()] == ["n.arrow"]
 
 
+def test_runs_at_the_same_time_lose_none_of_their_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, [[{"a": shard, "b": shard, "c": shard}] for shard in range(9)])
+    started, go_on = threading.Event(), threading.Event()
+    content = orjson.loads(path.read_bytes())
+    with web_server() as server, ThreadPoolExecutor(3) as pool:
+        server.objects["08.tar"] = (tmp_path / "08.tar").read_bytes()
+        server.behaviours["08.tar"] = [hold(started, go_on, 100)]
+        content["shardlist"][8]["url"] = server.url("08.tar")
+        path.write_bytes(orjson.dumps(content))
+        first = pool.submit(extract_columns, path, ["a"])
+        assert started.wait(60)
+        others = [pool.submit(extract_columns, path, [name]) for name in ("b", "a")]
+        go_on.set()
+        for run in (first, *others):
+            run.result()
+
+    assert [listed(path, name) for name in ("a", "b")] == [list(range(9))] * 2
+    assert sorted(file.name for file in (tmp_path / "train.columns").iterdir()) == ["a.arrow", "b.arrow"]
+
+
 def test_another_question_does_not_take_the_parts_of_a_run_that_was_ended(tmp_path: Path) -> None:
     path = write(tmp_path, [[{"a": 1, "b": 2}], [b"broken"]])
     with pytest.raises(WidsError, match="is not JSON"):
         extract_columns(path, ["a"])
     write(tmp_path, [[{"a": 1, "b": 2}], [{"a": 3, "b": 4}]])
+    os.utime(tmp_path / "01.tar", (0, 0))  # as large as before, and perhaps written in the same tick of the clock
 
     extract_columns(path, ["b"])
     extract_columns(path, ["a"])

@@ -4,14 +4,19 @@
     train.columns/.parts-DIGEST/3.arrow   what was found in shard 3, kept until all shards are done; DIGEST is that of the question,
                                           so that parts of another one are not used
 
+Of several runs that extract columns of one descriptor at the same time, each waits for the one before.
+
 A part is an Arrow table with the columns of its shard in the types that were found there; in the end they are cast to one type.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
 from collections import Counter
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +38,7 @@ from wids.tools.spread import map_in_order
 from wids.whole_file import whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
     from wids.columns import Column
@@ -98,26 +103,41 @@ def extract_columns(
     path = Path(descriptor)
     question = Question(field, _checked(names), skip_damaged)
     arrow()
-    content = _read_content(path)
+    _read_content(path)  # fails before a folder is made
     storage = storage or Storage()
     shards = load_descriptor(path, fetch=storage.read).shards
     if any(shard["nsamples"] is None for shard in shards):
         raise DescriptorError(f"{path}: does not say how many samples its shards have; write it with: widsindex create")
     fingerprint = digest_data(map(basename, shards), [shard["nsamples"] for shard in shards])
     folder = path.with_suffix(".columns")
-    parts = folder / f".parts-{xxh3_64_hexdigest(orjson.dumps([fingerprint, question]))}"
-    parts.mkdir(parents=True, exist_ok=True)
-    _extract_parts(shards, parts, question, storage, executor, progress)
-    columns = {}
-    for place, name in enumerate(question.names):
-        column = _assemble(parts, shards, place, name, question)
-        file = folder / _file_name(name)
-        write_column(file, name, column, fingerprint)
-        columns[name] = column
-        content.setdefault("columns", {})[name] = f"{folder.name}/{file.name}"
-    write_json(path, content)
-    shutil.rmtree(parts, ignore_errors=True)
+    with _locked(folder):
+        parts = folder / f".parts-{xxh3_64_hexdigest(orjson.dumps([fingerprint, question]))}"
+        parts.mkdir(exist_ok=True)
+        _extract_parts(shards, parts, question, storage, executor, progress)
+        columns = {}
+        content = _read_content(path)  # again: a run that this one has waited for may have added columns
+        for place, name in enumerate(question.names):
+            column = _assemble(parts, shards, place, name, question)
+            file = folder / _file_name(name)
+            write_column(file, name, column, fingerprint)
+            columns[name] = column
+            content.setdefault("columns", {})[name] = f"{folder.name}/{file.name}"
+        write_json(path, content)
+        shutil.rmtree(parts, ignore_errors=True)
     return columns
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Make a folder, and wait until no other process is in such a block with it: two runs would remove each other's parts."""
+    folder.mkdir(exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system without locks: two runs at once are rare
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _checked(names: Sequence[str]) -> tuple[str, ...]:
