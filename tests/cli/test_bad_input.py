@@ -1,6 +1,6 @@
 """Whatever is wrong with what a command is given: one line, the exit status of an error, and nothing half written.
 
-A command has a row here; `test_every_command_has_a_row` fails for one that has none.
+A command has a row here; `test_every_command_is_in_the_table_of_bad_input` fails for one that has none.
 """
 
 from __future__ import annotations
@@ -140,13 +140,13 @@ def files_in(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_every_command_has_a_row() -> None:
+def test_every_command_is_in_the_table_of_bad_input() -> None:
     assert {name for name, _ in subcommands()} == set(ROWS) == set(PRINTS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.reads])
-def test_what_cannot_be_read_is_one_line(name: str, kind: str, folder: Path, run: Run) -> None:
+def test_input_that_cannot_be_read_is_a_one_line_error(name: str, kind: str, folder: Path, run: Run) -> None:
     row = ROWS[name]
     if kind in row.accepts:
         pytest.skip("that is nothing bad for this command")
@@ -174,7 +174,7 @@ def test_what_cannot_be_read_is_one_line(name: str, kind: str, folder: Path, run
 
 @pytest.mark.usefixtures("full_disk")
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.writes])
-def test_a_full_disk_is_one_line_and_keeps_what_was_there(name: str, folder: Path, run: Run) -> None:
+def test_a_full_disk_is_a_one_line_error_and_keeps_existing_files(name: str, folder: Path, run: Run) -> None:
     before = files_in(folder)
 
     status, _, errors = run(*(word.format(disk="disk") for word in ROWS[name].writes))
@@ -189,7 +189,7 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(name: str, folder: Pat
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.writes])
-def test_a_folder_that_may_not_be_written_is_one_line(name: str, folder: Path, run: Run) -> None:
+def test_a_folder_without_write_permission_is_a_one_line_error(name: str, folder: Path, run: Run) -> None:
     run(*(word.format(file="shard-0000.tar") for word in ROWS[name].reads))
     disk = folder / "disk"
     disk.mkdir()
@@ -210,7 +210,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(name: str, folder: Path, r
 
 @pytest.mark.parametrize("name", PRINTS)
 @pytest.mark.usefixtures("folder")
-def test_output_that_finds_no_room_is_one_line(name: str) -> None:
+def test_output_to_a_full_device_is_a_one_line_error(name: str) -> None:
     arguments = [word.format(file="train.json") for word in PRINTS[name]]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(

@@ -35,7 +35,7 @@ def remote(server: WebServer, shards: list[str]) -> str:
     return str(write_descriptor(Path("train.json"), entries))
 
 
-def test_fetch_fills_the_cache_and_ls_prune_and_clear_tend_it(remote: str, server: WebServer, run: Any) -> None:
+def test_fetch_fills_the_cache_and_cache_ls_prune_and_clear_manage_it(remote: str, server: WebServer, run: Any) -> None:
     assert run("cache", "ls")[1].startswith("0 shards, 0 B in ")
     assert run("fetch", remote)[1].startswith("train.json: 3 of 3 shards are in ")
     assert sum(server.bodies.values()) == 3
@@ -53,7 +53,7 @@ def test_fetch_fills_the_cache_and_ls_prune_and_clear_tend_it(remote: str, serve
     assert not list(Path(os.environ["WIDS_CACHE"]).rglob("*.widx"))
 
 
-def test_fetch_counts_local_shards_that_it_unpacked(shards: list[str], run: Any) -> None:
+def test_fetch_counts_the_local_shards_that_it_unpacked(shards: list[str], run: Any) -> None:
     packed = Path("packed.tar.gz")
     packed.write_bytes(gzip.compress(Path(shards[0]).read_bytes()))
     write_descriptor(Path("train.json"), [{"url": str(packed)}, {"url": shards[2]}])
@@ -62,7 +62,7 @@ def test_fetch_counts_local_shards_that_it_unpacked(shards: list[str], run: Any)
     assert "1 is read in place, 0 failed" in run("fetch", "train.json")[1]
 
 
-def test_fetch_takes_some_of_the_shards_only(remote: str, server: WebServer, run: Any) -> None:
+def test_fetch_with_shards_fetches_only_these(remote: str, server: WebServer, run: Any) -> None:
     assert run("fetch", remote, "--shards", "1-2")[0] == 0
     assert run("fetch", remote, "--shards", "2", "--cache-dir", "other")[0] == 0
 
@@ -80,7 +80,7 @@ def test_fetch_takes_some_of_the_shards_only(remote: str, server: WebServer, run
         ("1-", "--shards is '1-'"),
     ],
 )
-def test_shards_that_are_none_are_one_line(remote: str, run: Any, shards_text: str, message: str) -> None:
+def test_an_invalid_range_of_shards_is_a_one_line_error(remote: str, run: Any, shards_text: str, message: str) -> None:
     status, _, errors = run("fetch", remote, f"--shards={shards_text}")
 
     assert status == 1
@@ -88,7 +88,7 @@ def test_shards_that_are_none_are_one_line(remote: str, run: Any, shards_text: s
     assert errors.count("\n") == 1
 
 
-def test_what_cannot_be_fetched_is_said_and_the_rest_comes(remote: str, server: WebServer, run: Any) -> None:
+def test_fetch_reports_a_missing_shard_and_fetches_the_others(remote: str, server: WebServer, run: Any) -> None:
     del server.objects["shard-0001.tar"]
     status, out, _ = run("fetch", remote)
 
@@ -98,7 +98,7 @@ def test_what_cannot_be_fetched_is_said_and_the_rest_comes(remote: str, server: 
     assert "2 of 3 shards are in" in out
 
 
-def test_a_shard_that_failed_is_not_counted_as_read_where_it_lies(shards: list[str], run: Any) -> None:
+def test_fetch_does_not_count_a_missing_local_shard_as_read_in_place(shards: list[str], run: Any) -> None:
     write_descriptor(Path("train.json"), [{"url": shards[0]}, {"url": "missing.tar"}])
 
     status, out, _ = run("fetch", "train.json")
@@ -116,7 +116,7 @@ def test_fetch_says_when_the_cache_does_not_hold_all(remote: str, run: Any) -> N
 
 
 @pytest.mark.usefixtures("shards")
-def test_local_shards_need_no_fetching(run: Any) -> None:
+def test_fetch_of_local_shards_stores_nothing(run: Any) -> None:
     status, out, _ = run("fetch", "shard-{0000..0002}.tar")
 
     assert status == 0
@@ -125,7 +125,7 @@ def test_local_shards_need_no_fetching(run: Any) -> None:
     assert not Path(os.environ["WIDS_CACHE"]).exists()
 
 
-def test_what_others_put_into_the_folder_stays(remote: str, run: Any) -> None:
+def test_the_cache_commands_keep_files_that_the_cache_did_not_write(remote: str, run: Any) -> None:
     folder = Path("mixed")
     folder.mkdir()
     shutil.copy("shard-0000.tar", folder / "mine.tar")
@@ -141,7 +141,7 @@ def test_what_others_put_into_the_folder_stays(remote: str, run: Any) -> None:
 
 
 @pytest.mark.parametrize("size", ["0", "many", "-3GB", "nan"])
-def test_a_size_that_is_none_is_one_line(run: Any, size: str) -> None:
+def test_an_invalid_cache_size_is_a_one_line_error(run: Any, size: str) -> None:
     status, _, errors = run("cache", "prune", f"--to={size}")
 
     assert status == 1

@@ -44,7 +44,7 @@ def read(path: str) -> dict[str, Any]:
 # info
 
 
-def test_info_shows_what_a_descriptor_says(descriptor: str, run: Run) -> None:
+def test_info_shows_counts_and_names_of_a_descriptor(descriptor: str, run: Run) -> None:
     status, output, errors = run("info", descriptor)
 
     assert (status, errors) == (0, "")
@@ -55,7 +55,7 @@ def test_info_shows_what_a_descriptor_says(descriptor: str, run: Run) -> None:
     assert rows["last shard"].endswith("shard-0002.tar")
 
 
-def test_a_table_has_one_line_for_each(descriptor: str, run: Run) -> None:
+def test_info_table_has_one_line_for_each_descriptor(descriptor: str, run: Run) -> None:
     write_descriptor(Path("other.json"), [{"url": "a.tar"}], name="other")
 
     lines = [line.split("\t") for line in run("info", "--table", descriptor, "other.json")[1].splitlines()]
@@ -64,7 +64,7 @@ def test_a_table_has_one_line_for_each(descriptor: str, run: Run) -> None:
     assert [line[3] for line in lines] == ["nsamples", "5", "None"]
 
 
-def test_info_needs_no_shard(run: Run, folder: Path) -> None:
+def test_info_needs_no_shard_and_shows_no_secret_of_its_url(run: Run, folder: Path) -> None:
     write_descriptor(folder / "a.json", [{"url": "https://nobody.invalid/a.tar?sig=secret", "nsamples": 3}])
 
     status, output, _ = run("info", "a.json")
@@ -73,7 +73,7 @@ def test_info_needs_no_shard(run: Run, folder: Path) -> None:
     assert "secret" not in output
 
 
-def test_no_secret_of_a_descriptors_own_url_is_shown(run: Run) -> None:
+def test_info_shows_no_secret_of_the_url_of_the_descriptor(run: Run) -> None:
     with web_server() as server:
         server.objects["a.json"] = orjson.dumps({"wids_version": 1, "base": "https://me:secret@x.org", "shardlist": []})
         url = f"{server.url('a.json')}?sig=secret"
@@ -85,7 +85,7 @@ def test_no_secret_of_a_descriptors_own_url_is_shown(run: Run) -> None:
 @pytest.mark.parametrize(
     "command", ["fetch", "verify", "verify --json", "repair", "info", "info --json", "info --table", "ls", "ls --json"]
 )
-def test_no_secret_of_an_argument_is_shown(run: Run, folder: Path, command: str) -> None:
+def test_commands_show_no_secret_of_urls(run: Run, folder: Path, command: str) -> None:
     content = write_tar(folder / "a.tar", [("0.txt", b"text")]).read_bytes()
     with web_server() as server:
         server.has_ranges = True
@@ -115,7 +115,7 @@ def test_sample_shows_values_sizes_and_bytes(descriptor: str, run: Run) -> None:
     assert "'text of 0'" in run("sample", descriptor)[1]
 
 
-def test_a_sample_is_saved_under_key_and_field(descriptor: str, run: Run) -> None:
+def test_sample_saves_files_named_by_key_and_field(descriptor: str, run: Run) -> None:
     status, output, _ = run("sample", descriptor, "3", "--save", "out/deep")
 
     assert (status, output.splitlines()) == (0, ["out/deep/000003.txt", "out/deep/000003.cls"])
@@ -134,7 +134,7 @@ def test_a_sample_is_saved_under_key_and_field(descriptor: str, run: Run) -> Non
         "c:\\d.txt",
     ],
 )
-def test_saved_files_never_leave_their_folder(folder: Path, run: Run, name: str) -> None:
+def test_files_saved_by_sample_stay_in_their_folder(folder: Path, run: Run, name: str) -> None:
     with tarfile.open("a.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo(name))
     before = sorted(path for path in folder.parent.rglob("*") if "cache" not in path.parts)
@@ -147,7 +147,7 @@ def test_saved_files_never_leave_their_folder(folder: Path, run: Run, name: str)
     assert status == 0 or "index 0 is out of range" in errors
 
 
-def test_what_a_terminal_should_not_see_is_escaped(folder: Path, run: Run) -> None:
+def test_control_characters_are_escaped(folder: Path, run: Run) -> None:
     with tarfile.open("a.tar", "w", format=tarfile.PAX_FORMAT) as tar:
         tar.addfile(tarfile.TarInfo("k\x1b[2J.t\x07"))
     write_descriptor(folder / "a.json", [{"url": "a\x1b[2J.tar", "nsamples": 1}], name="n\x1b[2J", info="i\x07")
@@ -160,7 +160,7 @@ def test_what_a_terminal_should_not_see_is_escaped(folder: Path, run: Run) -> No
 # update
 
 
-def test_a_name_changes_only_the_name(descriptor: str, run: Run) -> None:
+def test_update_of_the_name_changes_nothing_else(descriptor: str, run: Run) -> None:
     before = {**read(descriptor), "later": {"unknown": [1]}}
     Path(descriptor).write_bytes(orjson.dumps(before))
 
@@ -201,7 +201,7 @@ def test_recount_follows_a_base_that_is_relative(folder: Path, run: Run) -> None
 
 @pytest.mark.parametrize("state", ["stale", "missing", "damaged"])
 @pytest.mark.parametrize("checksums", [False, True], ids=["plain", "with checksums"])
-def test_recount_makes_the_pack_fit(
+def test_recount_makes_the_index_pack_anew(
     shards: list[str], folder: Path, run: Run, state: str, checksums: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     run("create", *shards, "-o", "train.json", "--checksums" if checksums else "--index")
@@ -224,7 +224,7 @@ def test_recount_makes_the_pack_fit(
     assert not [record for record in caplog.records if "is not used" in record.message and state == "stale"]
 
 
-def test_recount_with_nothing_changed_changes_nothing(shards: list[str], run: Run) -> None:
+def test_recount_of_unchanged_shards_changes_no_file(shards: list[str], run: Run) -> None:
     run("create", *shards, "-o", "train.json", "--checksums")
     before = Path("train.json").read_bytes(), Path("train.widx").read_bytes()
 
@@ -233,7 +233,7 @@ def test_recount_with_nothing_changed_changes_nothing(shards: list[str], run: Ru
     assert (Path("train.json").read_bytes(), Path("train.widx").read_bytes()) == before
 
 
-def test_a_shard_that_cannot_be_read_stops_a_recount_before_anything_changes(shards: list[str], run: Run) -> None:
+def test_recount_with_an_unreadable_shard_changes_no_file(shards: list[str], run: Run) -> None:
     run("create", *shards, "-o", "train.json", "--index")
     write_tar(Path(shards[0]), sample_members(4))
     Path(shards[2]).unlink()
@@ -245,7 +245,7 @@ def test_a_shard_that_cannot_be_read_stops_a_recount_before_anything_changes(sha
     assert not Path("train.json.bak").exists()
 
 
-def test_a_pack_elsewhere_is_not_written_and_that_is_said(shards: list[str], run: Run) -> None:
+def test_recount_reports_that_a_remote_pack_is_not_written(shards: list[str], run: Run) -> None:
     write_descriptor(Path("a.json"), [{"url": shards[0], "nsamples": 1}], index="https://me:secret@x.org/a.widx")
 
     status, output, _ = run("update", "a.json", "--recount")
@@ -266,7 +266,9 @@ def test_a_pack_elsewhere_is_not_written_and_that_is_said(shards: list[str], run
         (["-D"], "a.tar", None),
     ],
 )
-def test_folders_are_moved(folder: Path, run: Run, arguments: list[str], url: str, base: str | None) -> None:
+def test_update_changes_base_and_folders_of_shards(
+    folder: Path, run: Run, arguments: list[str], url: str, base: str | None
+) -> None:
     write_descriptor(folder / "a.json", [{"url": "in/a.tar", "nsamples": 1}])
 
     assert run("update", "a.json", *arguments)[0] == 0
@@ -330,7 +332,7 @@ def test_a_reader_that_goes_away_is_no_error_to_show(shards: list[str]) -> None:
 
 
 @pytest.mark.parametrize("redirected", [">&-", "> /dev/full", "2>&-", "| true"])
-def test_output_that_cannot_be_written_is_no_traceback(descriptor: str, redirected: str) -> None:
+def test_output_that_cannot_be_written_shows_no_traceback(descriptor: str, redirected: str) -> None:
     for arguments in (f"info {descriptor}", "--help", f"sample {descriptor} 0 -c txt"):
         program = f"{shlex.quote(sys.executable)} -m wids {arguments} {redirected}"
         done = subprocess.run(
@@ -346,7 +348,7 @@ def test_output_that_cannot_be_written_is_no_traceback(descriptor: str, redirect
         )
 
 
-def test_names_that_the_terminal_cannot_show_are_escaped(folder: Path, start: Start) -> None:
+def test_names_outside_the_encoding_of_the_terminal_are_escaped(folder: Path, start: Start) -> None:
     write_descriptor(folder / "a.json", [], name="caf\u00e9")
 
     done = start("info", "a.json", env={"PYTHONIOENCODING": "ascii"})
@@ -355,7 +357,7 @@ def test_names_that_the_terminal_cannot_show_are_escaped(folder: Path, start: St
     assert rb"caf\xe9" in done.stdout
 
 
-def test_warnings_are_lines_that_do_nothing_to_a_terminal(shards: list[str], start: Start) -> None:
+def test_warnings_are_one_line_with_control_characters_escaped(shards: list[str], start: Start) -> None:
     content = Path(shards[0]).read_bytes()
     Path("a\x1b[2J.tar").write_bytes(content[: content.index(bytes(1024)) // 512 * 512 + 512])
 
@@ -389,7 +391,7 @@ def test_an_interrupt_ends_all_processes_in_one_line(folder: Path, shards: list[
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM], ids=lambda sent: sent.name)
-def test_no_process_outlives_the_one_that_started_it(shards: list[str], sent: signal.Signals) -> None:
+def test_no_worker_process_outlives_the_command(shards: list[str], sent: signal.Signals) -> None:
     Path(shards[2]).unlink()
     os.mkfifo(shards[2])  # whoever reads it waits
     process = subprocess.Popen(
@@ -415,7 +417,7 @@ def test_no_process_outlives_the_one_that_started_it(shards: list[str], sent: si
         (signal.SIGHUP, "1", 129, b"widsindex: terminated\n"),
     ],
 )
-def test_a_signal_leaves_nothing_half_written(
+def test_a_signal_during_reshard_leaves_only_whole_shards(
     folder: Path, sent: signal.Signals, workers: str, status: int, said: bytes
 ) -> None:
     # Of so much noise each shard takes xz a moment, and all of them so long that none of these processes gets to the end.
@@ -436,7 +438,7 @@ def test_a_signal_leaves_nothing_half_written(
             assert [tar.extractfile(member).read() for member in tar] == [noise]  # type: ignore[union-attr]
 
 
-def test_a_signal_at_the_moment_when_a_file_is_made_leaves_none(
+def test_a_signal_while_a_file_is_created_leaves_no_file(
     folder: Path, shards: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def terminate(*_: object) -> None:
@@ -450,7 +452,7 @@ def test_a_signal_at_the_moment_when_a_file_is_made_leaves_none(
     assert list((folder / "new").iterdir()) == []
 
 
-def test_nor_does_one_to_a_process_of_many(folder: Path) -> None:
+def test_a_signal_to_a_worker_process_while_a_file_is_created_leaves_no_file(folder: Path) -> None:
     code = (
         "import fcntl, pathlib, signal\n"
         "from wids.cli import workers\n"
@@ -467,7 +469,7 @@ def test_nor_does_one_to_a_process_of_many(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_process_that_is_killed_is_one_line(shards: list[str]) -> None:
+def test_a_killed_worker_process_is_a_one_line_error(shards: list[str]) -> None:
     os.mkfifo("wait.tar")
     process = subprocess.Popen(
         [sys.executable, "-m", "wids", "create", "wait.tar", *shards, "-o", "all.json", "--workers", "2"],
@@ -521,7 +523,7 @@ def run_with_own_start(after: str, shards: list[str]) -> subprocess.CompletedPro
         ),
     ],
 )
-def test_a_process_that_ends_before_all_are_started_is_one_line(shards: list[str], after: str) -> None:
+def test_a_worker_process_that_ends_while_the_pool_starts_is_a_one_line_error(shards: list[str], after: str) -> None:
     done = run_with_own_start(after, shards)
 
     assert done.returncode == 1
@@ -529,7 +531,7 @@ def test_a_process_that_ends_before_all_are_started_is_one_line(shards: list[str
     assert done.stderr.count(b"\n") == 1
 
 
-def test_an_interrupt_is_one_line_and_leaves_nothing(folder: Path, shards: list[str]) -> None:
+def test_an_interrupt_while_reading_stdin_is_one_line_and_leaves_no_file(folder: Path, shards: list[str]) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "wids", "create", "-", "-o", "all.json"],
         stdin=subprocess.PIPE,
@@ -549,7 +551,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(folder: Path, shards: list[
     assert sorted(path.name for path in folder.iterdir()) == shards
 
 
-def test_all_ways_to_start_it_are_one_program(start: Start) -> None:
+def test_all_entry_points_are_the_same_program(start: Start) -> None:
     scripts = Path(sys.executable).parent
 
     for program in ([str(scripts / "widsindex")], [str(scripts / "wids")], [sys.executable, "-m", "wids.cli"]):
@@ -558,7 +560,7 @@ def test_all_ways_to_start_it_are_one_program(start: Start) -> None:
         assert done.stdout.startswith(b"usage: widsindex")
 
 
-def test_what_needs_no_sample_imports_no_torch_and_little_else(descriptor: str) -> None:
+def test_help_and_info_import_neither_torch_nor_other_heavy_packages(descriptor: str) -> None:
     for arguments in (["--help"], ["info", descriptor]):
         code = (
             "import sys; sys.modules['torch'] = None\n"
@@ -609,7 +611,7 @@ def test_examples_in_help_run(name: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["ls -", "create - -o a.json", "cat {} - txt", "verify -"])
-def test_a_stdin_that_is_closed_is_an_empty_one(descriptor: str, arguments: str) -> None:
+def test_a_closed_stdin_is_treated_as_empty(descriptor: str, arguments: str) -> None:
     program = f"{shlex.quote(sys.executable)} -m wids {arguments.format(descriptor)}"
 
     closed, empty = (
@@ -626,7 +628,7 @@ def test_a_stdin_that_is_closed_is_an_empty_one(descriptor: str, arguments: str)
     assert (closed.returncode, closed.stdout) == (empty.returncode, empty.stdout)
 
 
-def test_an_error_does_not_go_to_stdout_where_stderr_is_closed(descriptor: str) -> None:
+def test_an_error_is_not_printed_to_stdout_if_stderr_is_closed(descriptor: str) -> None:
     done = subprocess.run(
         ["bash", "-c", f"{shlex.quote(sys.executable)} -m wids info {descriptor} missing.json 2>&-"],
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "WIDS_CACHE": "cache"},
@@ -646,7 +648,7 @@ def test_an_error_does_not_go_to_stdout_where_stderr_is_closed(descriptor: str) 
         ("sample {} 0 --save {}", "{}: cannot be created because a file is in the way; name another folder"),
     ],
 )
-def test_what_the_system_refuses_is_named_and_has_a_remedy(
+def test_errors_of_the_operating_system_name_the_path_and_a_remedy(
     descriptor: str, run: Run, arguments: str, message: str
 ) -> None:
     status, output, errors = run(*arguments.format(descriptor, descriptor).split())
@@ -654,7 +656,7 @@ def test_what_the_system_refuses_is_named_and_has_a_remedy(
     assert (status, output, errors) == (1, "", f"widsindex: {message.format(descriptor)}\n")
 
 
-def test_names_on_stdin_may_have_any_bytes_and_the_line_ends_of_windows(folder: Path, start: Start) -> None:
+def test_names_on_stdin_may_have_arbitrary_bytes_and_windows_line_ends(folder: Path, start: Start) -> None:
     write_tar(folder / "a.tar", [(b"caf\xe9.txt".decode("utf-8", "surrogateescape"), b"1"), ("b.txt", b"2")])
 
     done = start("cat", "a.tar", "-", "txt", "--lines", input=b"b\r\ncaf\xe9\r\n")
@@ -662,7 +664,7 @@ def test_names_on_stdin_may_have_any_bytes_and_the_line_ends_of_windows(folder: 
     assert (done.stdout, done.stderr) == (b"2\n1\n", b"")
 
 
-def test_an_update_that_changes_nothing_leaves_the_last_backup(descriptor: str, run: Run) -> None:
+def test_an_update_that_changes_nothing_keeps_the_last_backup(descriptor: str, run: Run) -> None:
     original = Path(descriptor).read_bytes()
     assert run("update", descriptor, "-n", "other")[0] == 0
 

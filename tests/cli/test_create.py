@@ -38,7 +38,7 @@ def urls(path: str) -> list[str]:
     return [entry["url"] for entry in read(path)["shardlist"]]
 
 
-def test_a_descriptor_says_what_the_shards_hold(shards: list[str], run: Run) -> None:
+def test_create_writes_counts_sizes_and_md5_of_the_shards(shards: list[str], run: Run) -> None:
     Path("about.txt").write_text("two lines\nof text\n", encoding="utf-8")
 
     status, output, errors = run("create", *shards, "-o", "train.json", "-n", "train", "-i", "about.txt")
@@ -82,14 +82,14 @@ def test_shards_may_be_named_in_any_way(
     assert urls("all.json") == shards
 
 
-def test_the_order_given_is_kept(shards: list[str], run: Run) -> None:
+def test_create_keeps_the_order_of_the_shards(shards: list[str], run: Run) -> None:
     for workers in ("1", "2"):
         run("create", *reversed(shards), "-o", "all.json", "--workers", workers)
 
         assert urls("all.json") == shards[::-1]
 
 
-def test_a_base_is_written_and_honoured(shards: list[str], folder: Path, run: Run) -> None:
+def test_create_with_a_base_writes_a_descriptor_that_reads_from_it(shards: list[str], folder: Path, run: Run) -> None:
     (folder / "elsewhere").mkdir()
 
     assert run("create", *shards, "-o", "elsewhere/all.json", "--base", str(folder))[0] == 0
@@ -111,7 +111,7 @@ def test_shards_elsewhere_are_named_by_their_whole_path(shards: list[str], folde
     ("given", "url"),
     [("file:{}/a.tar", "file:{}/a.tar"), ("~/work/a.tar", "a.tar"), ("./~b/c.tar", "./~b/c.tar")],
 )
-def test_a_name_means_the_same_in_the_descriptor(
+def test_local_urls_and_tildes_mean_the_same_in_the_descriptor(
     folder: Path, run: Run, given: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("~b").mkdir()
@@ -144,13 +144,15 @@ def test_a_remote_shard_is_fetched_once(
     assert (entry["filesize"], entry["md5sum"]) == (len(stored), hashlib.md5(stored).hexdigest())
 
 
-def test_without_a_name_it_is_what_the_shards_share(shards: list[str], run: Run) -> None:
+def test_the_default_name_is_the_common_prefix_of_the_shards(shards: list[str], run: Run) -> None:
     run("create", *shards)
 
     assert read("shardindex.json")["name"] == "shard"
 
 
-def test_two_at_once_do_not_mix(shards: list[str], start: Callable[..., subprocess.CompletedProcess[bytes]]) -> None:
+def test_concurrent_runs_of_create_write_one_whole_descriptor(
+    shards: list[str], start: Callable[..., subprocess.CompletedProcess[bytes]]
+) -> None:
     def create(number: int) -> int:
         return start("create", *shards, "-o", "all.json", "-n", f"name{number}").returncode
 
@@ -175,7 +177,7 @@ def test_a_compressed_shard_is_described_as_it_is_stored(folder: Path, run: Run)
     assert run("sample", "all.json", "2", "--cat", "cls")[:2] == (0, "2")
 
 
-def test_shards_that_cannot_be_read_are_listed_and_the_others_written(shards: list[str], run: Run) -> None:
+def test_create_lists_unreadable_shards_and_writes_the_others(shards: list[str], run: Run) -> None:
     Path("shard-0001.tar").write_bytes(b"this is text\n" * 100)
 
     for workers in ("1", "2"):
@@ -214,7 +216,7 @@ def test_nothing_is_written_when_no_shard_can_be_read(folder: Path, run: Run) ->
     ],
 )
 @pytest.mark.usefixtures("shards")
-def test_what_cannot_be_done_is_one_line(run: Run, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_of_create_are_a_one_line_error(run: Run, arguments: list[str], message: str) -> None:
     Path("empty").mkdir()
 
     status, output, errors = run("create", *arguments)
@@ -227,7 +229,9 @@ def test_what_cannot_be_done_is_one_line(run: Run, arguments: list[str], message
 # The pack of indexes
 
 
-def test_a_pack_is_written_and_used(shards: list[str], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_create_writes_a_pack_that_is_used_for_reading(
+    shards: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run("create", *shards, "-o", "train.json", "--index", "--workers", "2")[0] == 0
     assert read("train.json")["index"] == "train.widx"
     monkeypatch.setattr("wids.index_files.files.build_index", lambda _: pytest.fail("a shard was scanned"))
@@ -235,7 +239,7 @@ def test_a_pack_is_written_and_used(shards: list[str], run: Run, monkeypatch: py
     assert run("sample", "train.json", "4", "--cat", "txt")[1] == "text of 4"
 
 
-def test_a_pack_of_a_base_is_found_there(shards: list[str], folder: Path, run: Run) -> None:
+def test_a_pack_is_found_under_the_base(shards: list[str], folder: Path, run: Run) -> None:
     (folder / "elsewhere").mkdir()
     run("create", *shards, "-o", "elsewhere/all.json", "--base", str(folder), "--index")
     Path("elsewhere/all.widx").rename("all.widx")
@@ -253,13 +257,13 @@ def test_a_shard_may_be_named_twice(shards: list[str], run: Run) -> None:
     assert run("sample", "train.json", "4", "--cat", "txt")[1] == "text of 1"
 
 
-def test_where_a_base_wants_the_pack_is_said(shards: list[str], run: Run) -> None:
+def test_create_says_under_which_base_readers_look_for_the_pack(shards: list[str], run: Run) -> None:
     output = run("create", *shards, "-o", "train.json", "--index", "-b", "https://me:secret@x.org/d")[1]
 
     assert "train.widx: readers look for it under https://***@x.org/d" in output
 
 
-def test_equal_shards_give_equal_packs(shards: list[str], run: Run) -> None:
+def test_packs_made_by_one_or_two_processes_are_equal(shards: list[str], run: Run) -> None:
     packs = []
     for workers in ("1", "2"):
         run("create", *shards, "-o", "train.json", "--checksums", "--workers", workers)
@@ -269,7 +273,7 @@ def test_equal_shards_give_equal_packs(shards: list[str], run: Run) -> None:
 
 
 @pytest.mark.needs_torch
-def test_a_changed_byte_is_found_on_every_read(shards: list[str], run: Run) -> None:
+def test_verify_members_finds_a_changed_byte_on_every_read(shards: list[str], run: Run) -> None:
     import wids
 
     run("create", *shards, "-o", "train.json", "--checksums")
@@ -290,7 +294,7 @@ def test_a_changed_byte_is_found_on_every_read(shards: list[str], run: Run) -> N
 
 
 @pytest.mark.needs_torch
-def test_comparing_members_without_checksums_names_the_command(shards: list[str], run: Run) -> None:
+def test_verify_members_without_checksums_names_the_command_to_run(shards: list[str], run: Run) -> None:
     import wids
 
     run("create", *shards, "-o", "train.json", "--index")
@@ -303,7 +307,7 @@ def test_comparing_members_without_checksums_names_the_command(shards: list[str]
 # From Python
 
 
-def test_python_does_the_same_job(shards: list[str], run: Run) -> None:
+def test_create_index_writes_the_same_as_the_command(shards: list[str], run: Run) -> None:
     run("create", *shards, "-o", "a.json", "--checksums")
 
     with ThreadPoolExecutor(2) as pool:
@@ -314,7 +318,7 @@ def test_python_does_the_same_job(shards: list[str], run: Run) -> None:
     assert Path("a.widx").read_bytes() == Path("b.widx").read_bytes()
 
 
-def test_python_raises_what_was_left_out(shards: list[str]) -> None:
+def test_create_index_raises_an_error_that_lists_unreadable_shards(shards: list[str]) -> None:
     with pytest.raises(WidsError, match=r"1 of 4 shards was left out: missing\.tar: cannot be opened"):
         create_index([*shards, "missing.tar"], "all.json")
 
@@ -322,7 +326,7 @@ def test_python_raises_what_was_left_out(shards: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("shards")
-def test_it_needs_no_torch() -> None:
+def test_create_index_needs_no_torch() -> None:
     code = "import sys; sys.modules['torch'] = None; import wids; wids.create_index('.', 'all.json')"
 
     subprocess.run([sys.executable, "-c", code], check=True, env=None)
@@ -330,7 +334,7 @@ def test_it_needs_no_torch() -> None:
     assert len(urls("all.json")) == 3
 
 
-def test_a_pack_that_does_not_fit_any_more_is_a_warning(
+def test_a_pack_that_does_not_fit_the_shard_is_a_warning(
     shards: list[str], run: Run, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run("create", *shards, "-o", "train.json", "--index")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Run = Callable[..., tuple[int, str, str]]
 
 
-def test_differences_are_listed_and_told_by_the_exit_status(run: Run, shards: list[str], folder: Path) -> None:
+def test_diff_lists_differences_and_exits_with_1(run: Run, shards: list[str], folder: Path) -> None:
     create_index(shards, folder / "a.json")
     create_index(shards[:2], folder / "b.json")
 
@@ -31,7 +31,7 @@ def test_differences_are_listed_and_told_by_the_exit_status(run: Run, shards: li
     ]
 
 
-def test_differences_as_json(run: Run, shards: list[str], folder: Path) -> None:
+def test_diff_prints_differences_as_json(run: Run, shards: list[str], folder: Path) -> None:
     create_index(shards, folder / "a.json")
     create_index(shards[1:], folder / "b.json")
 
@@ -43,7 +43,7 @@ def test_differences_as_json(run: Run, shards: list[str], folder: Path) -> None:
     assert found["samples"]["added"] == {"count": 3, "examples": ["000000", "000001", "000002"]}
 
 
-def test_errors_are_no_difference(run: Run, shards: list[str], folder: Path) -> None:
+def test_diff_exits_with_2_for_an_error(run: Run, shards: list[str], folder: Path) -> None:
     create_index(shards, folder / "a.json")
 
     status, output, errors = run("diff", "a.json", "nowhere.json")
@@ -54,7 +54,9 @@ def test_errors_are_no_difference(run: Run, shards: list[str], folder: Path) -> 
     assert run("info", "nowhere.json")[0] == 1
 
 
-def test_info_tells_how_many_are_selected_and_recount_leaves_them(run: Run, shards: list[str], folder: Path) -> None:
+def test_info_counts_selected_samples_and_recount_refuses_a_selection(
+    run: Run, shards: list[str], folder: Path
+) -> None:
     create_index(shards, folder / "a.json")
     write_selection(folder / "a.json", [4, 1], folder / "small.json")
 

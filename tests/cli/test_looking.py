@@ -67,7 +67,7 @@ def parse(output: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("given", ["train.json", ".", "train-*.tar", "train-{0..2}.tar"])
-def test_ls_says_what_tarfile_sees(samples: list[dict[str, Any]], run: Run, given: str) -> None:
+def test_ls_lists_the_samples_that_tarfile_finds(samples: list[dict[str, Any]], run: Run, given: str) -> None:
     status, output, errors = run("ls", given, "--json")
 
     assert (status, errors) == (0, "")
@@ -97,14 +97,14 @@ def test_ls_filters_by_key_and_shard(samples: list[dict[str, Any]], run: Run, pa
     ],
 )
 @pytest.mark.usefixtures("samples")
-def test_a_shard_that_is_none_is_an_error(run: Run, shard: str, message: str) -> None:
+def test_ls_of_an_unknown_shard_is_an_error(run: Run, shard: str, message: str) -> None:
     status, output, errors = run("ls", "train.json", "--shard", shard)
 
     assert (status, output) == (1, "")
     assert message in errors
 
 
-def test_samples_that_a_descriptor_leaves_out_are_not_listed(samples: list[dict[str, Any]], run: Run) -> None:
+def test_samples_beyond_the_count_of_the_descriptor_are_not_listed(samples: list[dict[str, Any]], run: Run) -> None:
     write_descriptor(Path("few.json"), [{"url": "train-0.tar", "nsamples": 2}, {"url": "train-1.tar", "nsamples": 5}])
 
     found = parse(run("ls", "few.json", "--json")[1])
@@ -113,7 +113,7 @@ def test_samples_that_a_descriptor_leaves_out_are_not_listed(samples: list[dict[
     assert [row["index"] for row in found] == list(range(7))
 
 
-def test_of_a_selection_its_samples_are_meant_by_the_indices_that_it_has(
+def test_commands_number_the_samples_of_a_selection_by_its_own_indices(
     samples: list[dict[str, Any]], run: Run, start: Start
 ) -> None:
     rows = [12, 3, 3, 7, 0]
@@ -154,7 +154,7 @@ def test_stdin_may_be_a_descriptor_or_a_shard(samples: list[dict[str, Any]], sta
     ],
 )
 @pytest.mark.usefixtures("samples")
-def test_what_comes_on_stdin_is_called_so(start: Start, arguments: str, kind: str, called: bytes) -> None:
+def test_data_on_stdin_is_called_a_dash_in_the_output(start: Start, arguments: str, kind: str, called: bytes) -> None:
     data = Path("train-1.tar").read_bytes()
     data = {"plain": data, "packed": gzip.compress(data), "damaged": data[:1000]}[kind]
     command, *options = arguments.split()
@@ -167,7 +167,7 @@ def test_what_comes_on_stdin_is_called_so(start: Start, arguments: str, kind: st
     assert tempfile.gettempdir().encode() not in shown
 
 
-def test_a_packed_shard_on_stdin_is_not_kept(samples: list[dict[str, Any]], start: Start) -> None:
+def test_a_compressed_shard_on_stdin_is_not_cached(samples: list[dict[str, Any]], start: Start) -> None:
     start("ls", "-", input=gzip.compress(Path(samples[0]["shard"]).read_bytes()))
 
     assert start("cache", "ls").stdout.startswith(b"0 shards")
@@ -181,7 +181,7 @@ def field(shard: str, position: int) -> bytes:
 
 
 @pytest.mark.usefixtures("folder")
-def test_names_that_are_no_utf8_are_json_all_the_same(start: Start) -> None:
+def test_ls_json_escapes_keys_that_are_not_utf8(start: Start) -> None:
     with tarfile.open("a.tar", "w", encoding="utf-8", errors="surrogateescape") as tar:
         tar.addfile(tarfile.TarInfo("k\udcff.txt"))
 
@@ -192,7 +192,7 @@ def test_names_that_are_no_utf8_are_json_all_the_same(start: Start) -> None:
 
 
 @pytest.mark.parametrize("name", [b"\xff.tar", b"\xff.tar.gz"])
-def test_a_shard_may_have_a_name_that_is_no_utf8(folder: Path, start: Start, name: bytes) -> None:
+def test_shards_with_names_that_are_not_utf8_are_read(folder: Path, start: Start, name: bytes) -> None:
     path = folder / os.fsdecode(name)
     with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
         tar.addfile(tarfile.TarInfo("k.txt"))
@@ -223,7 +223,7 @@ def test_ls_and_cat_fetch_no_whole_shard(folder: Path, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("samples")
-def test_what_only_lists_imports_no_torch() -> None:
+def test_ls_cat_and_info_import_no_torch() -> None:
     for arguments in (["ls", "train.json"], ["cat", "train.json", "0", "jpg"], ["info", "-f", "train.json"]):
         code = f"import sys\nfrom wids.cli import main\nsys.exit(main({arguments}) or 'torch' in sys.modules)"
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -232,7 +232,7 @@ def test_what_only_lists_imports_no_torch() -> None:
 # cat
 
 
-def test_cat_gives_the_bytes_of_one_or_of_many(samples: list[dict[str, Any]], start: Start) -> None:
+def test_cat_writes_the_bytes_of_one_or_of_many_samples(samples: list[dict[str, Any]], start: Start) -> None:
     assert start("cat", "train.json", "6", "jpg").stdout == field("train-1.tar", 1)
     assert start("cat", "train.json", samples[6]["key"], ".JPG").stdout == field("train-1.tar", 1)
     assert start("cat", "train.json", "-1", "jpg").stdout == field("train-2.tar", 4)
@@ -247,7 +247,7 @@ def test_cat_gives_the_bytes_of_one_or_of_many(samples: list[dict[str, Any]], st
     assert every == b"".join(field("train-1.tar", position) for position in range(5))
 
 
-def test_cat_of_all_takes_those_that_have_the_field(samples: list[dict[str, Any]], start: Start) -> None:
+def test_cat_of_all_samples_leaves_out_those_without_the_field(samples: list[dict[str, Any]], start: Start) -> None:
     done = start("cat", "train.json", "cls")
 
     assert done.returncode == 0
@@ -266,14 +266,14 @@ def test_cat_of_all_takes_those_that_have_the_field(samples: list[dict[str, Any]
     ],
 )
 @pytest.mark.usefixtures("samples")
-def test_what_cat_cannot_find_is_said(run: Run, arguments: list[str], message: str) -> None:
+def test_cat_of_a_missing_sample_or_field_is_a_one_line_error(run: Run, arguments: list[str], message: str) -> None:
     status, output, errors = run("cat", "train.json", *arguments)
 
     assert (status, output, errors.count("\n")) == (1, "", 1)
     assert message in errors
 
 
-def test_a_key_that_comes_twice_is_its_first_sample(folder: Path, run: Run) -> None:
+def test_a_repeated_key_means_its_first_sample(folder: Path, run: Run) -> None:
     write_tar(folder / "a.tar", [("x.txt", b"1"), ("y.txt", b"2"), ("x.txt", b"3")])
 
     assert run("cat", "a.tar", "x", "txt")[1] == "1"
@@ -283,7 +283,7 @@ def test_a_key_that_comes_twice_is_its_first_sample(folder: Path, run: Run) -> N
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_shard_is_found_by_its_very_name(run: Run) -> None:
+def test_a_shard_whose_name_is_also_a_pattern_is_found_by_its_exact_name(run: Run) -> None:
     for name in ("a[1]?.tar", "a1x.tar"):
         write_tar(Path(name), [("k.txt", name.encode())])
     run("create", ".", "-o", "a.json")
@@ -296,12 +296,12 @@ def test_a_shard_is_found_by_its_very_name(run: Run) -> None:
     "arguments", ["--lines train.json 1 jpg", "train.json --lines 1 jpg", "train.json 1 --lines jpg"]
 )
 @pytest.mark.usefixtures("samples")
-def test_options_may_stand_anywhere(run: Run, arguments: str) -> None:
+def test_options_may_stand_before_or_between_arguments(run: Run, arguments: str) -> None:
     assert run("cat", *arguments.split()) == run("cat", "train.json", "1", "jpg", "--lines")
 
 
 @pytest.mark.usefixtures("samples")
-def test_an_option_may_come_before_an_argument_that_may_be_left_out(run: Run) -> None:
+def test_an_option_may_stand_before_an_optional_argument(run: Run) -> None:
     assert run("sample", "train.json", "--raw", "3") == run("sample", "train.json", "3", "--raw")
     assert run("sample", "train.json", "--raw", "--", "-1") == run("sample", "train.json", "14", "--raw")
 
@@ -330,7 +330,7 @@ def test_sample_takes_a_key(samples: list[dict[str, Any]], run: Run) -> None:
 # info
 
 
-def test_statistics_are_those_of_the_sizes(samples: list[dict[str, Any]], run: Run) -> None:
+def test_info_fields_gives_the_statistics_of_member_sizes(samples: list[dict[str, Any]], run: Run) -> None:
     (facts,) = parse(run("info", "--json", "--fields", ".")[1])
 
     assert facts["samples"] == 15
@@ -346,7 +346,7 @@ def test_statistics_are_those_of_the_sizes(samples: list[dict[str, Any]], run: R
 
 
 @given(parts=st.lists(st.lists(st.integers(0, 1 << 40)), min_size=1).filter(any), bins=st.integers(1, 30))
-def test_sizes_are_counted_as_a_list_of_them_is(parts: list[list[int]], bins: int) -> None:
+def test_statistics_of_sizes_equal_those_of_a_list(parts: list[list[int]], bins: int) -> None:
     sizes = Sizes()
     for part in parts:
         sizes.add(np.array(part, np.int64))
@@ -361,7 +361,7 @@ def test_sizes_are_counted_as_a_list_of_them_is(parts: list[list[int]], bins: in
 
 
 @pytest.mark.usefixtures("samples")
-def test_a_terminal_without_blocks_gets_other_bars(start: Start) -> None:
+def test_histograms_are_ascii_in_a_terminal_without_unicode(start: Start) -> None:
     output = start("info", "-f", "train.json", env={"PYTHONIOENCODING": "ascii"}).stdout
 
     assert output.isascii()
@@ -373,7 +373,7 @@ def test_a_terminal_without_blocks_gets_other_bars(start: Start) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_names_every_command_and_option(run: Run, shell: str) -> None:
+def test_completion_scripts_name_every_command_and_option(run: Run, shell: str) -> None:
     status, script, _ = run("completion", shell)
 
     assert status == 0
@@ -403,7 +403,7 @@ def test_bash_completes_commands_options_and_files(run: Run) -> None:
     assert "train.json" in complete("widsindex", "ls", "tr")
 
 
-def test_any_index_is_found_over_empty_shards(folder: Path) -> None:
+def test_indices_are_found_across_empty_shards(folder: Path) -> None:
     shards = [str(path) for path, _ in write_shards(folder, [0, 3, 0, 2, 0])]
     contents = Contents(shards)
     names = [str(index) for index in [4, -5, 0, *range(-5, 5)]]

@@ -29,7 +29,7 @@ def prepare(folder: Path, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("prepared")
-def test_a_split_becomes_a_descriptor(run: Run) -> None:
+def test_import_of_a_split_writes_its_descriptor(run: Run) -> None:
     assert run("import", "data", "--split", "train", "-o", "train.json") == (
         0,
         "train.json: 4 samples in 2 shards; the folder is prepared for Energon, and told the counts of 2 shards\n",
@@ -42,7 +42,7 @@ def test_a_split_becomes_a_descriptor(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("prepared")
-def test_a_folder_of_several_splits_asks_for_one(run: Run) -> None:
+def test_import_of_a_folder_with_several_splits_asks_for_one(run: Run) -> None:
     status, output, errors = run("import", "data")
 
     assert (status, output) == (1, "")
@@ -54,14 +54,14 @@ def test_a_folder_of_several_splits_asks_for_one(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("prepared")
-def test_other_formats_can_be_forced(run: Run) -> None:
+def test_the_format_of_an_import_can_be_forced(run: Run) -> None:
     assert run("import", "data", "--format", "tars", "-o", "all.json", "-w", "2")[:2] == (
         0,
         "all.json: 6 samples in 3 shards; the folder is one of tars, and told the counts of 3 shards\n",
     )
 
 
-def test_images_become_shards(folder: Path, run: Run) -> None:
+def test_import_packs_images_into_shards_and_resumes(folder: Path, run: Run) -> None:
     for name in ("cat/1.jpg", "dog/1.jpg", "dog/2.jpg"):
         (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "images" / name).write_bytes(b"x")
@@ -76,7 +76,7 @@ def test_images_become_shards(folder: Path, run: Run) -> None:
     assert run(*command, "--resume")[0] == 0
 
 
-def test_tables_for_dali_are_written(shards: list[str], run: Run) -> None:
+def test_export_writes_dali_tables(shards: list[str], run: Run) -> None:
     assert run("export", shards[0], shards[2], "--to", "dali", "-o", "idx") == (
         0,
         "idx: 2 index files, shard-0000.idx to shard-0002.idx\n",
@@ -87,7 +87,7 @@ def test_tables_for_dali_are_written(shards: list[str], run: Run) -> None:
 
 
 @pytest.mark.parametrize("url", ["{}", "file://{}"], ids=["path", "file URL"])
-def test_index_files_go_beside_the_shards_where_nothing_else_is_said(
+def test_export_writes_dali_tables_beside_the_shards_by_default(
     shards: list[str], folder: Path, run: Run, url: str
 ) -> None:
     shard = folder / shards[0]
@@ -125,7 +125,9 @@ def test_index_files_go_beside_the_shards_where_nothing_else_is_said(
         ("export https://host/a.tar --to energon", "name a folder to write to with --output"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(folder: Path, run: Run, command: str, message: str) -> None:
+def test_bad_input_of_import_and_export_is_a_one_line_error_and_leaves_nothing(
+    folder: Path, run: Run, command: str, message: str
+) -> None:
     for name in ("bad", "empty", "shards"):
         (folder / name).mkdir()
     (folder / "bad" / "0.tar").write_bytes(b"no tar" * 200)
@@ -145,7 +147,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(folder: Path, run: Run, comman
 
 
 @pytest.mark.parametrize("command", ["import shards -o full/out.json", "export shards --to dali -o full"])
-def test_a_full_disk_is_one_line_and_leaves_nothing(folder: Path, start: Start, command: str) -> None:
+def test_a_full_disk_during_import_or_export_is_one_line_and_leaves_nothing(
+    folder: Path, start: Start, command: str
+) -> None:
     (folder / "full").mkdir()
     (folder / "shards").mkdir()
     write_tar(folder / "shards" / "0.tar", sample_members(50))

@@ -92,13 +92,13 @@ def data(folder: Path, run: Run) -> None:
     run(*SETUP)
 
 
-def test_every_command_is_looked_at() -> None:
+def test_the_output_of_every_command_is_tested() -> None:
     assert {name for name, _ in subcommands()} == {arguments[0] for arguments in COMMANDS.values()} | ELSEWHERE
 
 
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_terminal_gets_what_it_has_room_for(name: str, folder: Path, show: Show) -> None:
+def test_output_in_a_terminal_fits_its_width(name: str, folder: Path, show: Show) -> None:
     shown = show(*COMMANDS[name])
 
     compare(f"{name}.terminal", PAINTED.sub(mark, shown), folder)
@@ -108,7 +108,7 @@ def test_a_terminal_gets_what_it_has_room_for(name: str, folder: Path, show: Sho
 
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_pipe_gets_all_and_no_colours(name: str, folder: Path, run: Run) -> None:
+def test_output_in_a_pipe_is_complete_and_without_colours(name: str, folder: Path, run: Run) -> None:
     _, output, _ = run(*COMMANDS[name])
 
     assert "\x1b" not in output
@@ -131,13 +131,13 @@ def compare(name: str, text: str, folder: Path) -> None:
 
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-def test_colours_can_be_refused(show: Show, environment: dict[str, str]) -> None:
+def test_colours_are_off_with_no_color_or_a_dumb_terminal(show: Show, environment: dict[str, str]) -> None:
     assert "\x1b" in show("ls", "train.json")
     assert "\x1b" not in show("ls", "train.json", **environment)
 
 
 @pytest.mark.usefixtures("data")
-def test_the_width_is_the_terminals_or_what_the_environment_says(show: Show) -> None:
+def test_the_environment_variable_columns_sets_the_width(show: Show) -> None:
     lines = show("ls", "train.json", COLUMNS="40", NO_COLOR="1").splitlines()
 
     assert max(map(columns_of, lines)) == 40
@@ -170,7 +170,7 @@ def test_no_example_in_help_is_broken_in_two(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "command", ["ls many.json", "ls many.json --json", "cat many.json jpg", "info -f train.json", "--help"]
 )
-def test_a_reader_that_goes_away_ends_the_program_in_silence(command: str, folder: Path) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_program_without_a_message(command: str, folder: Path) -> None:
     write_descriptor(folder / "many.json", [{"url": "train-000000.tar", "nsamples": 2}] * 5000)
 
     done = subprocess.run(
@@ -185,7 +185,7 @@ def test_a_reader_that_goes_away_ends_the_program_in_silence(command: str, folde
     assert done.returncode in ({141} if "many" in command else {0, 141})
 
 
-def test_a_bar_shows_shards_time_left_samples_and_bytes(shards: list[str]) -> None:
+def test_the_progress_bar_shows_shards_time_left_samples_and_bytes(shards: list[str]) -> None:
     leader, follower = open_terminal(100)
     with web_server() as server:
         server.has_ranges = True

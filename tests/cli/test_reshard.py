@@ -26,7 +26,7 @@ def keys(shards: str) -> list[str]:
         return [dataset.key(index) for index in range(len(dataset))]
 
 
-def test_it_says_what_it_has_made(run: Run) -> None:
+def test_reshard_reports_new_and_existing_shards(run: Run) -> None:
     assert run("reshard", ".", "-o", "new/a-%03d.tar", "--max-samples", "2") == (
         0,
         "new/a-%03d.tar: 5 samples in 3 shards\n",
@@ -39,7 +39,7 @@ def test_it_says_what_it_has_made(run: Run) -> None:
     assert keys("new/a.json") == keys(".")
 
 
-def test_parts_are_chosen(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reshard_takes_samples_keys_or_fields(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("keys.txt").write_bytes(b"\xef\xbb\xbf000004\r\n\n000000\n")
 
     assert run("reshard", ".", "-o", "a/a-%d.tar", "--samples", "1-3")[0] == 0
@@ -54,7 +54,7 @@ def test_parts_are_chosen(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_processes_write_shards(run: Run) -> None:
+def test_reshard_with_two_processes_writes_the_same_shards(run: Run) -> None:
     options = ("--max-samples", "1", "--shuffle", "--seed", "4")
 
     assert run("reshard", ".", "-o", "one/a-%d.tar", *options)[0] == 0
@@ -87,7 +87,9 @@ def test_processes_write_shards(run: Run) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_bad_input_is_one_line_and_writes_nothing(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input_of_reshard_is_a_one_line_error_and_writes_nothing(
+    run: Run, arguments: tuple[str, ...], message: str
+) -> None:
     Path("broken.json").write_text("{", encoding="utf-8")
     Path("empty").mkdir()
     if arguments[0] == "notes.tar":
@@ -102,7 +104,7 @@ def test_bad_input_is_one_line_and_writes_nothing(run: Run, arguments: tuple[str
     assert sorted(Path().rglob("*")) == before
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(start: Any) -> None:
+def test_a_full_disk_during_reshard_is_one_line_and_leaves_only_whole_shards(start: Any) -> None:
     write_tar(Path("large.tar"), [("0.bin", bytes(100_000)), ("1.bin", bytes(3_000_000))])
 
     def limit() -> None:
@@ -115,7 +117,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(start: Any) -> None:
     assert [path.name for path in Path("new").iterdir()] == ["a-0.tar"]
 
 
-def test_stdin_may_be_a_descriptor_or_a_shard(shards: list[str], start: Any) -> None:
+def test_reshard_reads_a_descriptor_or_a_shard_from_stdin(shards: list[str], start: Any) -> None:
     start("create", *shards, "-o", "all.json")
     for name, count in (("all.json", 5), (shards[0], 3)):
         done = start("reshard", "-", "-o", f"{count}/a-%d.tar", input=Path(name).read_bytes())

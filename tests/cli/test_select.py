@@ -27,7 +27,7 @@ def train(folder: Path, run: Run) -> str:
     return "train.json"
 
 
-def test_a_selection_is_a_descriptor_with_the_columns_of_the_first(train: str, run: Run) -> None:
+def test_select_writes_a_descriptor_that_keeps_the_columns(train: str, run: Run) -> None:
     result = run("select", train, "--where", "width >= 10 and similarity > 0.7", "-o", "sub.json")
 
     assert result == (0, "sub.json: 18 of 100 samples\n", "")
@@ -53,7 +53,9 @@ def test_a_selection_is_a_descriptor_with_the_columns_of_the_first(train: str, r
         ("width > 'a'", "character 1: a number is compared with text"),
     ],
 )
-def test_a_condition_that_is_none_is_one_line_with_its_place(train: str, run: Run, where: str, what: str) -> None:
+def test_an_invalid_condition_is_a_one_line_error_with_its_position(
+    train: str, run: Run, where: str, what: str
+) -> None:
     status, output, errors = run("select", train, "--where", where, "-o", "sub.json")
 
     assert (status, output) == (1, "")
@@ -63,7 +65,7 @@ def test_a_condition_that_is_none_is_one_line_with_its_place(train: str, run: Ru
     assert not Path("sub.json").exists()
 
 
-def test_a_column_whose_file_is_gone_says_which(train: str, run: Run) -> None:
+def test_a_missing_column_file_is_named_in_the_error(train: str, run: Run) -> None:
     Path("train.columns/width.arrow").unlink()
 
     status, _, errors = run("select", train, "--where", "width > 1", "-o", "sub.json")

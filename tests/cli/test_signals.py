@@ -36,7 +36,7 @@ ENDS = pytest.mark.parametrize(
 
 
 @ENDS
-def test_a_signal_while_a_module_of_c_is_imported_is_one_line(
+def test_a_signal_while_a_c_module_is_imported_is_one_line(
     shards: list[str], sent: signal.Signals, status: int, said: bytes
 ) -> None:
     code = (
@@ -59,7 +59,7 @@ def test_a_signal_while_a_module_of_c_is_imported_is_one_line(
 @pytest.mark.parametrize(
     "command", ["fetch many.json --workers 2", "info --fields many.json", "verify many.json --workers 2"]
 )
-def test_a_signal_waits_for_no_server(
+def test_a_signal_ends_a_command_that_waits_for_a_server(
     folder: Path, command: str, sent: signal.Signals, status: int, said: bytes
 ) -> None:
     answered = threading.Event()

@@ -32,7 +32,7 @@ def client() -> Iterator[Any]:
         yield client
 
 
-def test_a_cluster_says_what_one_process_says_though_a_worker_is_killed(
+def test_a_dask_cluster_finds_what_one_process_finds_although_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -81,7 +81,7 @@ def test_columns_line_up_with_the_json_of_the_samples(
     assert listed(path, "meta.lang") == expected
 
 
-def test_the_dataset_has_the_columns_at_once_and_they_are_mapped(
+def test_a_dataset_has_extracted_columns_at_once_and_maps_their_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, [[{"width": n, "similarity": n / 4, "word": str(n)} for n in range(5)], [{"width": 7}]])
@@ -114,7 +114,7 @@ def test_the_dataset_has_the_columns_at_once_and_they_are_mapped(
     assert len(pickle.dumps(dataset)) < 5000
 
 
-def test_columns_are_added_one_at_a_time_and_replaced(tmp_path: Path) -> None:
+def test_a_second_extraction_adds_or_replaces_a_column_and_keeps_the_others(tmp_path: Path) -> None:
     path = write(tmp_path, [[{"a": 1, "b/é": "x"}]])
     extract_columns(path, ["a"])
     extract_columns(path, ["b/é"])
@@ -124,7 +124,7 @@ def test_columns_are_added_one_at_a_time_and_replaced(tmp_path: Path) -> None:
     assert len(list((tmp_path / "train.columns").iterdir())) == 2
 
 
-def test_a_run_that_is_killed_reads_only_the_rest_when_it_is_started_again(tmp_path: Path) -> None:
+def test_a_killed_extraction_reads_only_the_remaining_shards_when_run_again(tmp_path: Path) -> None:
     rows = [[{"n": 10 * shard + n} for n in range(3)] for shard in range(4)]
     path = write(tmp_path, rows)
     content = orjson.loads(path.read_bytes())
@@ -152,7 +152,7 @@ def test_a_run_that_is_killed_reads_only_the_rest_when_it_is_started_again(tmp_p
     assert [file.name for file in (tmp_path / "train.columns").iterdir()] == ["n.arrow"]
 
 
-def test_runs_at_the_same_time_lose_none_of_their_columns(tmp_path: Path) -> None:
+def test_extractions_at_the_same_time_lose_none_of_their_columns(tmp_path: Path) -> None:
     path = write(tmp_path, [[{"a": shard, "b": shard, "c": shard}] for shard in range(9)])
     started, go_on = threading.Event(), threading.Event()
     content = orjson.loads(path.read_bytes())
@@ -172,7 +172,7 @@ def test_runs_at_the_same_time_lose_none_of_their_columns(tmp_path: Path) -> Non
     assert sorted(file.name for file in (tmp_path / "train.columns").iterdir()) == ["a.arrow", "b.arrow"]
 
 
-def test_another_question_does_not_take_the_parts_of_a_run_that_was_ended(tmp_path: Path) -> None:
+def test_parts_of_an_interrupted_extraction_are_not_used_for_another_column(tmp_path: Path) -> None:
     path = write(tmp_path, [[{"a": 1, "b": 2}], [b"broken"]])
     with pytest.raises(WidsError, match="is not JSON"):
         extract_columns(path, ["a"])
@@ -210,7 +210,7 @@ def test_another_question_does_not_take_the_parts_of_a_run_that_was_ended(tmp_pa
         ([[{"a": 1}]], ["a..b"], "'a..b' is not the name of a column"),
     ],
 )
-def test_what_cannot_be_a_column_is_an_error_that_says_where(
+def test_values_that_cannot_be_a_column_are_an_error_that_names_shard_and_key(
     tmp_path: Path, shards: list[list[Any]], names: list[str], what: str
 ) -> None:
     path = write(tmp_path, shards)
@@ -222,7 +222,7 @@ def test_what_cannot_be_a_column_is_an_error_that_says_where(
     assert path.read_bytes() == before
 
 
-def test_damaged_values_are_missing_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_damaged_values_are_missing_with_skip_damaged(tmp_path: Path) -> None:
     path = write(tmp_path, [[{"a": 1}, {"a": "x"}, b"{", {"a": 2}, {"a": 2**63}], [{"a": "y"}], [{"a": 0.5}]])
 
     extract_columns(path, ["a"], skip_damaged=True)
@@ -230,7 +230,7 @@ def test_damaged_values_are_missing_when_that_is_asked_for(tmp_path: Path) -> No
     assert listed(path, "a") == [1, None, None, 2, None, None, 0.5]
 
 
-def test_columns_of_other_data_are_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_columns_made_for_other_data_are_refused_with_a_remedy(tmp_path: Path) -> None:
     path = write(tmp_path, [[{"a": 1}], [{"a": 2}]])
     extract_columns(path, ["a"])
     content = orjson.loads(path.read_bytes())
@@ -242,7 +242,7 @@ def test_columns_of_other_data_are_refused_with_what_to_do(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["folder", "shard", "gone"])
-def test_only_a_descriptor_can_name_columns(tmp_path: Path, name: str) -> None:
+def test_extracting_columns_of_anything_but_a_descriptor_is_an_error(tmp_path: Path, name: str) -> None:
     write(tmp_path, [[{"a": 1}]])
     path = {"folder": tmp_path, "shard": tmp_path / "00.tar", "gone": tmp_path / "gone.json"}[name]
 
@@ -250,7 +250,7 @@ def test_only_a_descriptor_can_name_columns(tmp_path: Path, name: str) -> None:
         extract_columns(path, ["a"])
 
 
-def test_columns_of_remote_data_are_fetched_when_they_are_used(tmp_path: Path) -> None:
+def test_remote_columns_are_fetched_when_they_are_used(tmp_path: Path) -> None:
     path = write(tmp_path, [[{"a": 1, "b": "x"}, {"a": 2}]])
     extract_columns(path, ["a", "b"])
     with web_server() as server:
@@ -267,7 +267,7 @@ def test_columns_of_remote_data_are_fetched_when_they_are_used(tmp_path: Path) -
     assert asked == {"/train.json", "/train.columns/a.arrow"}
 
 
-def test_threads_extract_what_one_does(tmp_path: Path) -> None:
+def test_threads_extract_the_same_columns_as_one_thread(tmp_path: Path) -> None:
     path = write(tmp_path, [[{"a": shard * 5 + n} for n in range(5)] for shard in range(8)])
     with ThreadPoolExecutor(4) as pool:
         extract_columns(path, ["a"], executor=pool)
@@ -277,7 +277,7 @@ def test_threads_extract_what_one_does(tmp_path: Path) -> None:
         assert pa.ipc.open_file(file).num_record_batches == 1
 
 
-def test_a_descriptor_of_create_keeps_its_pack_and_gets_columns(tmp_path: Path) -> None:
+def test_extracting_columns_keeps_the_index_pack_of_the_descriptor(tmp_path: Path) -> None:
     write(tmp_path, [[{"a": 1}], [{"a": 2}]])
     create_index(str(tmp_path), tmp_path / "all.json", index=True)
 

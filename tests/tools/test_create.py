@@ -72,7 +72,7 @@ def read(path: str) -> list[dict[str, Any]]:
 # Going on, and coming again
 
 
-def test_a_second_run_opens_no_shard_and_says_the_same(shards: list[str], opened: list[str]) -> None:
+def test_a_second_create_index_opens_no_shard_and_writes_the_same(shards: list[str], opened: list[str]) -> None:
     first = wids.create_index(shards, "a.json", checksums=True)
     pack = Path("a.widx").read_bytes()
     assert set(opened) == set(shards)
@@ -86,7 +86,9 @@ def test_a_second_run_opens_no_shard_and_says_the_same(shards: list[str], opened
 
 
 @pytest.mark.parametrize("change", ["rewritten", "touched", "replaced by one of the same size", "gone"])
-def test_a_second_run_opens_what_has_changed(shards: list[str], opened: list[str], change: str) -> None:
+def test_a_second_create_index_opens_only_the_shard_that_has_changed(
+    shards: list[str], opened: list[str], change: str
+) -> None:
     wids.create_index(shards, "a.json", index=True)
     path = Path(shards[2])
     if change == "rewritten":
@@ -116,7 +118,7 @@ def test_a_second_run_opens_what_has_changed(shards: list[str], opened: list[str
     assert (Path("a.json").read_bytes(), Path("a.widx").read_bytes()) == kept
 
 
-def test_a_shard_that_is_new_is_the_only_one_read(shards: list[str], opened: list[str]) -> None:
+def test_a_second_create_index_opens_only_the_new_shard(shards: list[str], opened: list[str]) -> None:
     wids.create_index(shards[1:], "a.json")
     opened.clear()
 
@@ -126,7 +128,7 @@ def test_a_shard_that_is_new_is_the_only_one_read(shards: list[str], opened: lis
     assert [entry["url"] for entry in read("a.json")] == shards
 
 
-def test_other_wishes_read_what_they_need_and_no_more(
+def test_create_index_with_other_options_reads_only_what_these_need(
     shards: list[str], opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_md5 = wids.create_index(shards, "a.json")
@@ -142,7 +144,7 @@ def test_other_wishes_read_what_they_need_and_no_more(
     assert with_index["shardlist"] == with_md5["shardlist"]
 
 
-def test_a_pack_that_went_away_is_made_again(shards: list[str], opened: list[str]) -> None:
+def test_a_missing_or_damaged_pack_is_made_again(shards: list[str], opened: list[str]) -> None:
     wids.create_index(shards, "a.json", index=True)
     pack = Path("a.widx").read_bytes()
     for damage in ("gone", "damaged", "of other shards"):
@@ -160,7 +162,7 @@ def test_a_pack_that_went_away_is_made_again(shards: list[str], opened: list[str
         assert Path("a.widx").read_bytes() == pack
 
 
-def test_no_resume_reads_all(shards: list[str], opened: list[str]) -> None:
+def test_create_index_without_resume_opens_all_shards(shards: list[str], opened: list[str]) -> None:
     wids.create_index(shards, "a.json")
     opened.clear()
 
@@ -170,7 +172,9 @@ def test_no_resume_reads_all(shards: list[str], opened: list[str]) -> None:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_killed_in_the_middle_it_reads_only_the_rest(shards: list[str], opened: list[str], workers: str) -> None:
+def test_a_killed_create_reads_only_the_remaining_shards_when_run_again(
+    shards: list[str], opened: list[str], workers: str
+) -> None:
     whole = wids.create_index(shards, "whole.json", index=True)
     Path(shards[3]).rename("hidden")
     os.mkfifo(shards[3])  # whoever reads it waits
@@ -194,7 +198,7 @@ def test_killed_in_the_middle_it_reads_only_the_rest(shards: list[str], opened: 
     assert Path("a.widx").read_bytes() == Path("whole.widx").read_bytes()
 
 
-def test_what_is_left_of_the_journal_after_success_is_small(shards: list[str]) -> None:
+def test_the_journal_is_small_after_success(shards: list[str]) -> None:
     write_tar(Path("large.tar"), sample_members(3000))
 
     wids.create_index([*shards, "large.tar"], "a.json", index=True)
@@ -203,7 +207,7 @@ def test_what_is_left_of_the_journal_after_success_is_small(shards: list[str]) -
     assert Path(".a.json.journal").stat().st_size < 3000
 
 
-def test_a_file_that_is_no_journal_is_left_alone(shards: list[str]) -> None:
+def test_a_file_with_the_name_of_the_journal_is_not_overwritten(shards: list[str]) -> None:
     Path(".a.json.journal").write_bytes(b"precious\n")
 
     with pytest.raises(WidsError, match=r"\.a\.json\.journal: is not a journal of widsindex; move it away"):
@@ -212,7 +216,7 @@ def test_a_file_that_is_no_journal_is_left_alone(shards: list[str]) -> None:
     assert Path(".a.json.journal").read_bytes() == b"precious\n"
 
 
-def test_a_journal_that_somebody_else_writes_is_left_to_him(shards: list[str], opened: list[str]) -> None:
+def test_a_journal_that_another_process_has_open_is_not_changed(shards: list[str], opened: list[str]) -> None:
     wids.create_index(shards[:3], "a.json")
     before = Path(".a.json.journal").read_bytes()
     with Journal(Path("a.json"), None):
@@ -226,9 +230,7 @@ def test_a_journal_that_somebody_else_writes_is_left_to_him(shards: list[str], o
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_a_journal_that_is_cut_or_damaged_keeps_whole_records_and_no_wrong_one(
-    shards: list[str], data: st.DataObject
-) -> None:
+def test_a_damaged_journal_keeps_the_whole_records_before_the_damage(shards: list[str], data: st.DataObject) -> None:
     path = Path(".j.json.journal")
     path.unlink(missing_ok=True)
     wanted = Wanted(index=True)
@@ -273,7 +275,7 @@ def server(shards: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[WebSe
 
 
 @pytest.mark.parametrize("checksums", [False, True], ids=["index", "checksums"])
-def test_remote_shards_are_described_as_local_ones_and_never_stored(
+def test_remote_shards_are_described_like_local_ones_and_not_stored(
     shards: list[str], server: WebServer, checksums: bool
 ) -> None:
     names = [*shards, "large.tar"]
@@ -289,13 +291,13 @@ def test_remote_shards_are_described_as_local_ones_and_never_stored(
         assert server.num_bytes < size + 6 * 20 * 1024
 
 
-def test_without_md5_only_headers_come(server: WebServer) -> None:
+def test_without_md5_only_headers_of_remote_shards_are_fetched(server: WebServer) -> None:
     wids.create_index([server.url("large.tar")], "remote.json", md5=False, index=True)
 
     assert server.num_bytes < len(server.objects["large.tar"]) / 10
 
 
-def test_a_remote_shard_is_read_again_when_its_tag_changes(shards: list[str], server: WebServer) -> None:
+def test_a_remote_shard_is_read_again_when_its_etag_changes(shards: list[str], server: WebServer) -> None:
     urls = [server.url(name) for name in shards]
     wids.create_index(urls, "remote.json")
     server.num_bytes = 0
@@ -311,7 +313,7 @@ def test_a_remote_shard_is_read_again_when_its_tag_changes(shards: list[str], se
     assert md5s[1][2] == hashlib.md5(server.objects[shards[2]]).hexdigest()
 
 
-def test_a_compressed_one_and_one_that_only_comes_whole_are_described(
+def test_shards_that_are_compressed_or_on_a_server_without_ranges_are_described(
     shards: list[str], server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WIDS_CACHE", str(tmp_path / "cache"))
@@ -347,7 +349,7 @@ class Counting(Executor):
         return self.pool.submit(again, *received, **more)
 
 
-def test_what_crosses_to_workers_is_small_and_one_of_each(shards: list[str]) -> None:
+def test_tasks_for_workers_are_small_and_one_for_each_distinct_shard(shards: list[str]) -> None:
     executor = Counting()
     serial = wids.create_index(shards * 200, "a.json", index=True)
 
@@ -400,7 +402,7 @@ class Breaking(Executor):
 
 
 @pytest.mark.parametrize("at_submit", [False, True])
-def test_what_was_done_when_a_worker_died_is_not_lost(*, at_submit: bool) -> None:
+def test_results_from_before_the_death_of_a_worker_are_not_lost(*, at_submit: bool) -> None:
     done: list[int] = []
     with pytest.raises(WidsError, match="was killed, perhaps for lack of memory"):
         done.extend(thing for thing, _ in spread(abs, range(100), Breaking(100, at_submit=at_submit)))
@@ -435,7 +437,7 @@ class GivingUp(Executor):
     ("error", "message"),
     [(None, "CancelledError; fix the cause"), (KilledWorker("4 workers died"), "KilledWorker: 4 wor")],
 )
-def test_an_executor_that_gives_up_says_so_in_one_kind_of_error(error: Exception | None, message: str) -> None:
+def test_an_executor_that_gives_up_raises_wids_error(error: Exception | None, message: str) -> None:
     done: list[int] = []
     with pytest.raises(WidsError, match=f"failed or cancelled the work on a shard: {message}"):
         done.extend(thing for thing, _ in spread(abs, range(100), GivingUp(90, error)))
@@ -443,13 +445,13 @@ def test_an_executor_that_gives_up_says_so_in_one_kind_of_error(error: Exception
     assert done == list(range(90))
 
 
-def test_what_an_executor_does_at_once_is_there_at_once() -> None:
+def test_results_of_a_synchronous_executor_are_yielded_at_once() -> None:
     results = spread(abs, range(100), GivingUp(1, KilledWorker()))
 
     assert next(results) == (0, 0)
 
 
-def test_the_order_is_the_one_given_whoever_is_done_first(shards: list[str]) -> None:
+def test_shards_keep_their_order_in_whatever_order_an_executor_finishes(shards: list[str]) -> None:
     class Backwards(Executor):
         def __init__(self) -> None:
             self.waiting: list[tuple[Future[Any], Any, Any]] = []
@@ -476,7 +478,9 @@ def _end_at(stop: str) -> None:
     sys.addaudithook(hook)
 
 
-def test_a_worker_that_dies_costs_no_more_than_what_it_was_at(shards: list[str], opened: list[str]) -> None:
+def test_after_the_death_of_a_worker_only_its_shard_and_later_ones_are_read_again(
+    shards: list[str], opened: list[str]
+) -> None:
     serial = wids.create_index(shards, "serial.json")
     with (
         ProcessPoolExecutor(1, get_context("spawn"), initializer=_end_at, initargs=(shards[3],)) as pool,
@@ -495,7 +499,7 @@ def test_a_worker_that_dies_costs_no_more_than_what_it_was_at(shards: list[str],
 # Memory, and bad places
 
 
-def test_memory_grows_by_facts_and_not_by_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_create_index_does_not_grow_with_the_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_tar(Path("first.tar"), sample_members(500))
     for number in range(400):
@@ -512,7 +516,7 @@ def test_memory_grows_by_facts_and_not_by_indexes(tmp_path: Path, monkeypatch: p
     assert peaks[1] < peaks[0] + 360 * 4096
 
 
-def test_without_an_output_nothing_is_written(shards: list[str], tmp_path: Path) -> None:
+def test_create_index_without_an_output_writes_nothing(shards: list[str], tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
 
     content = wids.create_index(shards, None)
@@ -524,7 +528,9 @@ def test_without_an_output_nothing_is_written(shards: list[str], tmp_path: Path)
 
 
 @pytest.mark.parametrize("output", ["shard-0000.tar", "new.tar.gz", "link.json"])
-def test_a_descriptor_is_not_written_over_a_shard(shards: list[str], tmp_path: Path, output: str) -> None:
+def test_create_index_refuses_to_write_the_descriptor_over_a_shard(
+    shards: list[str], tmp_path: Path, output: str
+) -> None:
     Path("link.json").symlink_to("shard-0000.tar")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -536,7 +542,7 @@ def test_a_descriptor_is_not_written_over_a_shard(shards: list[str], tmp_path: P
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_folder_above_may_have_a_name_that_is_no_utf8(
+def test_a_folder_above_the_shards_may_have_a_name_that_is_not_utf8(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[str]
 ) -> None:
     folder = os.fsdecode(bytes(tmp_path) + b"/caf\xe9")
@@ -552,7 +558,7 @@ def test_a_folder_above_may_have_a_name_that_is_no_utf8(
     assert [entry["nsamples"] for entry in read("a.json")] == [3]
 
 
-def test_a_file_that_cannot_be_written_is_named(shards: list[str]) -> None:
+def test_a_journal_that_cannot_be_written_is_named_in_the_error(shards: list[str]) -> None:
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))

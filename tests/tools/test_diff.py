@@ -37,7 +37,7 @@ def without_repeats(shards: dict[str, list[str]]) -> dict[str, list[str]]:
 
 @settings(max_examples=60)
 @given(contents.map(without_repeats), contents.map(without_repeats))
-def test_samples_are_added_removed_and_moved_as_multisets_are(
+def test_samples_added_removed_and_moved_equal_those_of_multisets(
     tmp_path_factory: pytest.TempPathFactory, before: dict[str, list[str]], after: dict[str, list[str]]
 ) -> None:
     # New folders each time: what is written over a file in the same tick of the clock, as large, is taken for the old one.
@@ -57,7 +57,7 @@ def test_samples_are_added_removed_and_moved_as_multisets_are(
     assert bool(found) == (placed[0] != placed[1] or set(before) != set(after) or found.reordered)
 
 
-def test_the_same_data_elsewhere_does_not_differ(tmp_path: Path) -> None:
+def test_equal_shards_in_another_folder_do_not_differ(tmp_path: Path) -> None:
     shards = {"a.tar": ["k", "l"], "b.tar": ["m"]}
     before, after = write(tmp_path / "before", shards), write(tmp_path / "after", shards)
 
@@ -65,7 +65,7 @@ def test_the_same_data_elsewhere_does_not_differ(tmp_path: Path) -> None:
     assert diff(before, after[::-1]).reordered
 
 
-def test_shards_with_equal_checksums_are_not_looked_into(tmp_path: Path) -> None:
+def test_shards_with_equal_checksums_are_not_opened(tmp_path: Path) -> None:
     (tmp_path / "before").mkdir()
     written = write_shards(tmp_path / "before", [4, 6])
     create_index([path for path, _ in written], tmp_path / "before" / "train.json")
@@ -81,7 +81,7 @@ def test_shards_with_equal_checksums_are_not_looked_into(tmp_path: Path) -> None
     assert found.samples_added.examples == ["000010", "000011", "000012"]
 
 
-def test_what_the_descriptors_say_differently_is_named(tmp_path: Path) -> None:
+def test_entries_that_differ_between_descriptors_are_listed(tmp_path: Path) -> None:
     before, after = write(tmp_path / "before", {"a.tar": ["k"]}), write(tmp_path / "after", {"a.tar": ["k", "l"]})
     pairs = [
         {"url": path, "nsamples": count, "filesize": 1, "md5sum": f"{count}" * 32} for path, count in before + after
@@ -95,7 +95,7 @@ def test_what_the_descriptors_say_differently_is_named(tmp_path: Path) -> None:
     assert found.samples_added.examples == ["l"]
 
 
-def test_shards_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_shards_of_one_name_in_different_folders_are_numbered(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     before = [write(folder, {"0.tar": ["k"]})[0][0] for folder in folders]
     states = [[{"url": url, "nsamples": 1, "md5sum": digit * 32} for url in before] for digit in "12"]
@@ -106,7 +106,7 @@ def test_shards_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert diff([], states[0]).added == ["0.tar", "0.tar (2)"]
 
 
-def test_a_selection_lacks_what_it_leaves_out(tmp_path: Path) -> None:
+def test_a_selection_differs_by_the_samples_that_it_leaves_out(tmp_path: Path) -> None:
     write_shards(tmp_path, [4, 6])
     create_index(str(tmp_path), tmp_path / "train.json")
     write_selection(tmp_path / "train.json", [0, 9, 3], tmp_path / "small.json")
@@ -117,6 +117,6 @@ def test_a_selection_lacks_what_it_leaves_out(tmp_path: Path) -> None:
     assert (found.samples_removed.count, found.samples_added.count, found.samples_moved.count) == (7, 0, 0)
 
 
-def test_one_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_descriptor_that_cannot_be_read_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(wids.FetchError, match="nowhere"):
         diff(tmp_path / "nowhere.json", tmp_path / "nowhere.json")

@@ -58,7 +58,7 @@ def members_of(path: Path) -> dict[str, list[tarfile.TarInfo]]:
     return samples
 
 
-def test_tables_for_dali_list_every_file(shards: list[Path], tmp_path: Path) -> None:
+def test_dali_tables_list_every_file_of_every_sample(shards: list[Path], tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as executor:
         paths = export_dali(entries(*shards), tmp_path / "idx", storage=Storage(), executor=executor)
 
@@ -75,7 +75,7 @@ def test_tables_for_dali_list_every_file(shards: list[Path], tmp_path: Path) -> 
         assert path.read_text() == "".join(f"{line}\n" for line in [f"v1.2 {len(samples)}", *lines])
 
 
-def test_tables_that_were_exported_open_the_folder_again(shards: list[Path]) -> None:
+def test_exported_dali_tables_are_used_to_open_the_folder(shards: list[Path]) -> None:
     export_dali(entries(*shards), shards[0].parent / "idx", storage=Storage())
 
     dataset = wids.ShardListDataset(shards[0].parent)
@@ -85,7 +85,7 @@ def test_tables_that_were_exported_open_the_folder_again(shards: list[Path]) -> 
     assert dataset[4]["txt"] == "text of 11"
 
 
-def test_no_more_samples_are_exported_than_a_descriptor_says(shards: list[Path], tmp_path: Path) -> None:
+def test_a_dali_table_has_no_more_samples_than_the_descriptor(shards: list[Path], tmp_path: Path) -> None:
     (path,) = export_dali([{"url": str(shards[0]), "nsamples": 2}], tmp_path, storage=Storage())
 
     assert path.read_text().startswith("v1.2 2\n")
@@ -104,7 +104,7 @@ def test_no_more_samples_are_exported_than_a_descriptor_says(shards: list[Path],
         ("a.tgz", sample_members(1), "is compressed"),
     ],
 )
-def test_what_dali_could_not_read_is_refused(tmp_path: Path, name: str, members: list[Any], message: str) -> None:
+def test_shards_that_dali_cannot_read_are_refused(tmp_path: Path, name: str, members: list[Any], message: str) -> None:
     path = write_tar(tmp_path / name, members)
 
     with pytest.raises(WidsError, match=message):
@@ -112,7 +112,7 @@ def test_what_dali_could_not_read_is_refused(tmp_path: Path, name: str, members:
     assert not (tmp_path / "idx").exists()
 
 
-def test_a_local_shard_may_have_a_question_mark_in_its_name(tmp_path: Path) -> None:
+def test_a_local_shard_with_a_question_mark_in_its_name_is_exported(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "what?-1.tar", sample_members(2))
 
     (table,) = export_dali(entries(path), tmp_path / "idx", storage=Storage())
@@ -121,14 +121,14 @@ def test_a_local_shard_may_have_a_question_mark_in_its_name(tmp_path: Path) -> N
     assert table.read_text().startswith("v1.2 2\n")
 
 
-def test_two_shards_cannot_have_one_table(tmp_path: Path) -> None:
+def test_two_shards_with_the_same_dali_table_are_refused(tmp_path: Path) -> None:
     shards = [{"url": f"/{folder}/0.tar", "nsamples": 1} for folder in "ab"]
 
     with pytest.raises(DescriptorError, match=r"0.idx: would be the index of two shards"):
         export_dali(shards, tmp_path, storage=Storage())
 
 
-def test_a_folder_is_prepared_for_energon(shards: list[Path], tmp_path: Path) -> None:
+def test_energon_files_list_every_sample_and_part(shards: list[Path], tmp_path: Path) -> None:
     splits = {"train": entries(*shards[:2]), "val": entries(shards[2])}
 
     meta = export_energon(splits, tmp_path, storage=Storage())
@@ -158,7 +158,7 @@ def test_a_folder_is_prepared_for_energon(shards: list[Path], tmp_path: Path) ->
     assert parts == expected_parts
 
 
-def test_what_was_prepared_opens_again_by_split(shards: list[Path], tmp_path: Path) -> None:
+def test_a_folder_prepared_for_energon_is_opened_by_split(shards: list[Path], tmp_path: Path) -> None:
     export_energon({"train": entries(*shards[:2]), "val": entries(shards[2])}, tmp_path, storage=Storage())
 
     found = load_descriptor(tmp_path, fetch=lambda path: Path(path).read_bytes(), split="train").shards
@@ -166,13 +166,13 @@ def test_what_was_prepared_opens_again_by_split(shards: list[Path], tmp_path: Pa
     assert [(shard["url"], shard["nsamples"]) for shard in found] == [(str(shards[0]), 3), (str(shards[1]), 2)]
 
 
-def test_shards_may_be_named_by_file_urls(shards: list[Path], tmp_path: Path) -> None:
+def test_shards_named_by_file_urls_are_prepared_for_energon(shards: list[Path], tmp_path: Path) -> None:
     export_energon({"train": [{"url": f"file://{shards[2]}", "nsamples": 1}]}, tmp_path, storage=Storage())
 
     assert len(shards[2].with_suffix(".tar.idx").read_bytes()) == 16
 
 
-def test_a_prepared_folder_is_not_prepared_over(shards: list[Path], tmp_path: Path) -> None:
+def test_a_folder_that_is_prepared_for_energon_is_not_overwritten(shards: list[Path], tmp_path: Path) -> None:
     (tmp_path / ".nv-meta").mkdir()
 
     with pytest.raises(DescriptorError, match="already exists; remove it"):
@@ -187,7 +187,7 @@ def test_a_prepared_folder_is_not_prepared_over(shards: list[Path], tmp_path: Pa
         ([("\udcff.txt", b"")], "is not UTF-8"),
     ],
 )
-def test_what_energon_could_not_read_leaves_nothing(
+def test_shards_that_energon_cannot_read_are_refused_and_nothing_is_left(
     shards: list[Path], tmp_path: Path, members: list[Any], message: str
 ) -> None:
     more = write_tar(tmp_path / "parts" / "9.tar", members)
@@ -197,7 +197,7 @@ def test_what_energon_could_not_read_leaves_nothing(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["0.tar", "1.tar", "2.tar", "9.tar", "parts"]
 
 
-def test_shards_outside_the_folder_cannot_be_prepared(shards: list[Path], tmp_path: Path) -> None:
+def test_shards_outside_the_folder_are_refused_for_energon(shards: list[Path], tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
 
     with pytest.raises(DescriptorError, match="Energon accepts only shards directly in the folder"):
@@ -206,7 +206,7 @@ def test_shards_outside_the_folder_cannot_be_prepared(shards: list[Path], tmp_pa
         export_energon({"train": [{"url": "s3://bucket/0.tar", "nsamples": 1}]}, tmp_path, storage=Storage())
 
 
-def test_a_disk_that_is_full_is_one_error_that_names_the_folder(tmp_path: Path) -> None:
+def test_a_full_disk_during_an_export_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     shard = write_tar(tmp_path / "a.tar", sample_members(2))
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_descriptor(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"name": "old"})
 
@@ -31,7 +31,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.json", "folder"]
 
 
-def test_permissions_are_those_of_the_umask_and_then_stay(tmp_path: Path) -> None:
+def test_a_new_descriptor_follows_the_umask_and_a_rewritten_one_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     before = os.umask(0o027)
     try:
@@ -45,7 +45,7 @@ def test_permissions_are_those_of_the_umask_and_then_stay(tmp_path: Path) -> Non
     assert path.stat().st_mode & 0o777 == 0o604
 
 
-def test_what_a_link_points_to_is_replaced(tmp_path: Path) -> None:
+def test_writing_to_a_link_replaces_the_file_that_it_points_to(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "a.json"
     link.symlink_to("real/b.json")
@@ -87,7 +87,7 @@ def test_readers_see_whole_descriptors_while_many_write(tmp_path: Path) -> None:
     ("name", "message"),
     [("none/a.json", "there is no folder"), ("folder", "is a folder"), ("a.widx", "the extension of index packs")],
 )
-def test_places_where_no_descriptor_can_be_are_told_before(tmp_path: Path, name: str, message: str) -> None:
+def test_check_place_refuses_paths_where_no_descriptor_can_be(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "folder").mkdir()
 
     with pytest.raises(DescriptorError, match=message):

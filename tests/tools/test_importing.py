@@ -43,7 +43,7 @@ def img2dataset(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_with_counts_opens_without_a_look_at_its_shards(img2dataset: Path) -> None:
+def test_a_folder_with_counts_opens_without_reading_its_shards(img2dataset: Path) -> None:
     dataset = wids.ShardListDataset(img2dataset)
 
     assert len(dataset) == 5
@@ -51,7 +51,7 @@ def test_a_folder_with_counts_opens_without_a_look_at_its_shards(img2dataset: Pa
     assert texts(dataset) == [f"text of {number}" for number in range(5)]
 
 
-def test_a_count_that_is_too_high_is_an_error_at_the_first_touch(img2dataset: Path) -> None:
+def test_a_count_that_is_too_high_is_an_error_when_the_shard_is_read(img2dataset: Path) -> None:
     (img2dataset / "00001_stats.json").write_bytes(orjson.dumps({"successes": 4}))
 
     dataset = wids.ShardListDataset(img2dataset)
@@ -62,7 +62,7 @@ def test_a_count_that_is_too_high_is_an_error_at_the_first_touch(img2dataset: Pa
         dataset[3]
 
 
-def test_known_counts_are_taken_over_and_others_made(img2dataset: Path, tmp_path: Path) -> None:
+def test_import_takes_over_known_counts_and_counts_other_shards(img2dataset: Path, tmp_path: Path) -> None:
     (img2dataset / "00001_stats.json").unlink()
 
     with ThreadPoolExecutor(2) as executor:
@@ -78,7 +78,7 @@ def test_known_counts_are_taken_over_and_others_made(img2dataset: Path, tmp_path
     assert len(texts(wids.ShardListDataset(tmp_path / "train.json"))) == 5
 
 
-def test_a_descriptor_is_made_of_one_split(tmp_path: Path) -> None:
+def test_import_writes_the_descriptor_of_one_split(tmp_path: Path) -> None:
     for split, counts in (("train", [2, 3]), ("val", [1])):
         (tmp_path / "all" / split).mkdir(parents=True)
         write_shards(tmp_path / "all" / split, counts)
@@ -92,7 +92,7 @@ def test_a_descriptor_is_made_of_one_split(tmp_path: Path) -> None:
         wids.ShardListDataset(tmp_path / "all")
 
 
-def test_a_taken_kind_overrides_what_a_folder_looks_like(tmp_path: Path) -> None:
+def test_a_given_kind_overrides_the_detected_one(tmp_path: Path) -> None:
     write_shards(tmp_path, [2, 3])
     (tmp_path / ".nv-meta").mkdir()
     (tmp_path / ".nv-meta" / ".info.json").write_bytes(orjson.dumps({"shard_counts": {"shard-0000.tar": 2}}))
@@ -102,7 +102,7 @@ def test_a_taken_kind_overrides_what_a_folder_looks_like(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("source", ["missing", "train.json", "shard-0000.tar", "empty"])
-def test_what_is_no_folder_of_shards_is_refused(tmp_path: Path, source: str) -> None:
+def test_import_of_anything_but_a_folder_of_shards_is_refused(tmp_path: Path, source: str) -> None:
     write_shards(tmp_path, [1])
     (tmp_path / "train.json").write_text("{}")
     (tmp_path / "empty").mkdir()
@@ -144,7 +144,7 @@ def make_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_a_repository_opens_by_its_url_and_split(slash: str) -> None:
+def test_a_hugging_face_repository_opens_by_url_and_split(slash: str) -> None:
     dataset = wids.ShardListDataset(f"hf://datasets/org/name{slash}", split="train")
 
     assert [shard["url"] for shard in dataset.shards] == [
@@ -157,7 +157,7 @@ def test_a_repository_opens_by_its_url_and_split(slash: str) -> None:
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_repository_becomes_a_descriptor(tmp_path: Path) -> None:
+def test_a_hugging_face_repository_is_imported(tmp_path: Path) -> None:
     found = import_folder("hf://datasets/org/name", tmp_path / "test.json", split="test")
 
     assert found.kind == "huggingface"
@@ -172,7 +172,7 @@ def test_a_descriptor_in_a_store_needs_no_suffix(hub: Path) -> None:
         wids.ShardListDataset("hf://datasets/org/missing")
 
 
-def test_counts_in_a_store_are_used(hub: Path) -> None:
+def test_counts_of_img2dataset_in_a_store_are_used(hub: Path) -> None:
     for path in (hub / "data").glob("*.tar"):
         path.with_name(f"{path.stem}_stats.json").write_bytes(orjson.dumps({"successes": 1}))
 
@@ -180,7 +180,7 @@ def test_counts_in_a_store_are_used(hub: Path) -> None:
 
 
 @pytest.mark.usefixtures("hub")
-def test_listing_tells_folders_files_and_nothing_apart() -> None:
+def test_list_folder_distinguishes_folders_files_and_missing_paths() -> None:
     storage = Storage(StorageOptions())
 
     assert storage.list_folder("hf://datasets/org/name") == ["README.md", "data/"]
@@ -189,7 +189,7 @@ def test_listing_tells_folders_files_and_nothing_apart() -> None:
     assert storage.list_folder("https://host/folder") is None
 
 
-def test_a_remote_shard_is_read_by_the_table_beside_it(hub: Path) -> None:
+def test_a_remote_shard_is_read_by_its_dali_table_without_indexing(hub: Path) -> None:
     shards = [{"url": str(path), "nsamples": None} for path in sorted((hub / "data").glob("*.tar"))]
     export_dali(shards, hub / "data", storage=Storage())
 
@@ -199,7 +199,7 @@ def test_a_remote_shard_is_read_by_the_table_beside_it(hub: Path) -> None:
     assert dataset.stats()["index_builds"] == 0
 
 
-def test_a_remote_shard_that_its_table_does_not_tell_is_indexed(hub: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_remote_shard_with_an_incomplete_dali_table_is_indexed(hub: Path, caplog: pytest.LogCaptureFixture) -> None:
     (hub / "data" / "test-00000-of-00001.idx").write_text("v1.2 1\ntxt 512 4 000000.txt\n")
 
     dataset = wids.ShardListDataset("hf://datasets/org/name", split="test", access="range")
@@ -212,7 +212,9 @@ def test_a_remote_shard_that_its_table_does_not_tell_is_indexed(hub: Path, caplo
     )
 
 
-def test_a_table_of_another_shard_is_noticed_when_a_sample_is_read(hub: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dali_table_of_another_shard_is_noticed_when_a_sample_is_read(
+    hub: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shard = hub / "data" / "test-00000-of-00001.tar"
     export_dali([{"url": str(shard), "nsamples": None}], hub / "data", storage=Storage())
     write_tar(shard, [("000001.txt", b"TEXT OF 1"), ("000001.cls", b"1")])  # where the others were, and as large
@@ -224,7 +226,7 @@ def test_a_table_of_another_shard_is_noticed_when_a_sample_is_read(hub: Path, ca
     assert "its index does not match the shard" in caplog.text
 
 
-def test_a_descriptor_names_the_tables_that_were_there(hub: Path, tmp_path: Path) -> None:
+def test_an_imported_descriptor_names_the_dali_tables(hub: Path, tmp_path: Path) -> None:
     shard = hub / "data" / "test-00000-of-00001.tar"
     export_dali([{"url": str(shard), "nsamples": None}], hub / "data", storage=Storage())
 
@@ -275,7 +277,7 @@ def test_images_become_shards_with_the_labels_of_their_folders(images: Path, tmp
     ]
 
 
-def test_a_seed_decides_the_order_and_the_size_the_shards(images: Path, tmp_path: Path) -> None:
+def test_the_seed_decides_the_order_of_images_and_max_bytes_their_shards(images: Path, tmp_path: Path) -> None:
     contents = [
         import_folder(images, tmp_path / f"{i}.json", seed=seed, max_bytes=4096) for i, seed in enumerate((1, 1, 2))
     ]
@@ -300,7 +302,7 @@ def test_images_of_a_split_are_in_its_folder(images: Path, tmp_path: Path) -> No
     assert sum(shard["nsamples"] for shard in found.content["shardlist"]) == 5
 
 
-def test_packing_goes_on_behind_the_shards_that_are_there(images: Path, tmp_path: Path) -> None:
+def test_resumed_packing_of_images_writes_the_missing_shards_only(images: Path, tmp_path: Path) -> None:
     whole = import_folder(images, tmp_path / "train.json", seed=3, max_bytes=4096)
     names = [shard["url"] for shard in whole.content["shardlist"]]
     before = [(tmp_path / name).read_bytes() for name in names]
@@ -316,7 +318,7 @@ def test_packing_goes_on_behind_the_shards_that_are_there(images: Path, tmp_path
         import_folder(images, tmp_path / "train.json", seed=4, max_bytes=4096, resume=True)
 
 
-def test_the_descriptor_of_images_is_whole_from_the_first_moment(
+def test_the_descriptor_of_images_is_written_once_with_all_its_facts(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = []
@@ -334,7 +336,7 @@ def test_the_descriptor_of_images_is_whole_from_the_first_moment(
     assert [(content["name"], content["classes"]) for content in written] == [("mine", ["cat", "dog"])]
 
 
-def test_images_beside_shards_must_be_told_from_them(images: Path) -> None:
+def test_a_folder_with_both_shards_and_images_needs_a_format(images: Path) -> None:
     import_folder(images, images / "train.json")
 
     with pytest.raises(DescriptorError, match="holds shards and folders of images; say which are meant with --format"):
@@ -351,7 +353,7 @@ def test_an_image_that_cannot_be_read_ends_the_packing(images: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("place", ["dog", "dog/deep"])
-def test_a_folder_of_images_that_cannot_be_looked_into_is_not_left_out(
+def test_a_folder_of_images_that_cannot_be_listed_is_an_error(
     images: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.chdir(images)
@@ -373,7 +375,7 @@ def test_a_folder_of_images_that_cannot_be_looked_into_is_not_left_out(
         (".hidden.json", "is not a name for shards"),
     ],
 )
-def test_what_shards_of_images_cannot_be_named_after_is_refused_before_any_is_written(
+def test_a_descriptor_that_shards_cannot_be_named_after_is_refused_before_packing(
     images: Path, tmp_path: Path, output: str, message: str
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -384,14 +386,14 @@ def test_what_shards_of_images_cannot_be_named_after_is_refused_before_any_is_wr
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_shards_of_images_may_be_named_after_a_percentage(images: Path, tmp_path: Path) -> None:
+def test_shards_of_images_may_have_a_percent_sign_in_their_names(images: Path, tmp_path: Path) -> None:
     found = import_folder(images, tmp_path / "best-10%.json")
 
     assert read(tmp_path / "best-10%.json") == found.content
     assert [shard["url"] for shard in found.content["shardlist"]] == ["best-10%-000000.tar"]
 
 
-def test_a_descriptor_is_not_written_over_a_shard(img2dataset: Path, tmp_path: Path) -> None:
+def test_import_refuses_to_write_the_descriptor_over_a_shard(img2dataset: Path, tmp_path: Path) -> None:
     shard = img2dataset / "00000.tar"
     before = shard.read_bytes()
     (tmp_path / "link.json").symlink_to(shard)

@@ -55,14 +55,16 @@ def change_byte(path: Path, offset: int) -> None:
         file.write(bytes([value[0] ^ 1]))
 
 
-def test_whole_copies_are_left_alone(listed: list[dict[str, Any]], storage: Storage, server: WebServer) -> None:
+def test_undamaged_cached_shards_are_not_fetched_again(
+    listed: list[dict[str, Any]], storage: Storage, server: WebServer
+) -> None:
     assert [done.outcome for done in repair(listed, storage=storage)] == ["whole", "whole", "not cached"]
     assert not server.bodies
 
 
 @pytest.mark.parametrize("with_md5", [True, False], ids=["md5", "checksums alone"])
 @pytest.mark.parametrize("offset", [0, 512, 700], ids=["header", "data", "padding"])
-def test_a_changed_byte_is_mended(
+def test_a_cached_shard_with_a_changed_byte_is_fetched_again(
     listed: list[dict[str, Any]], storage: Storage, server: WebServer, offset: int, with_md5: bool
 ) -> None:
     path = cached(storage, 1)
@@ -85,7 +87,7 @@ def test_a_changed_byte_is_mended(
         assert path.read_bytes() == server.objects["shard-0001.tar"]
 
 
-def test_what_is_damaged_at_its_source_stays_an_error(
+def test_a_shard_that_is_damaged_at_its_source_stays_damaged(
     listed: list[dict[str, Any]], storage: Storage, server: WebServer
 ) -> None:
     change_byte(cached(storage, 0), 512)
@@ -98,7 +100,9 @@ def test_what_is_damaged_at_its_source_stays_an_error(
     assert "the stored shard is damaged" in done.errors[-1].message
 
 
-def test_a_file_of_somebody_else_is_left_alone(listed: list[dict[str, Any]], storage: Storage) -> None:
+def test_a_damaged_file_that_the_cache_did_not_write_is_not_replaced(
+    listed: list[dict[str, Any]], storage: Storage
+) -> None:
     path = cached(storage, 0)
     content = bytearray(path.read_bytes())
     content[512] ^= 1
@@ -112,7 +116,7 @@ def test_a_file_of_somebody_else_is_left_alone(listed: list[dict[str, Any]], sto
     assert path.read_bytes() == bytes(content)
 
 
-def test_local_damage_is_named_and_nothing_is_changed(
+def test_a_damaged_local_shard_is_reported_and_not_changed(
     tmp_path: Path, storage: Storage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_shards(tmp_path, [3, 2])
@@ -132,7 +136,7 @@ def test_local_damage_is_named_and_nothing_is_changed(
     assert lines[-1] == f"{tmp_path}/a.json: 1 damaged, 1 whole"
 
 
-def test_the_command_mends_a_cache(
+def test_the_repair_command_fetches_damaged_cached_shards_again(
     listed: list[dict[str, Any]], tmp_path: Path, storage: Storage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert listed

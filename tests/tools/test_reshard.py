@@ -85,7 +85,7 @@ SAMPLES = st.lists(
     max_bytes=st.none() | st.integers(1, 9000),
     seed=st.none() | st.integers(0, 5),
 )
-def test_samples_are_dealt_out_as_one_by_one(
+def test_new_shards_equal_those_of_writing_one_sample_after_the_other(
     tmp_path_factory: pytest.TempPathFactory,
     samples: list[Sample],
     cut: int,
@@ -133,7 +133,7 @@ def keys(shards: object) -> list[str]:
         return [dataset.key(index) for index in range(len(dataset))]
 
 
-def test_a_part_of_the_samples_is_taken(tmp_path: Path, old: Path) -> None:
+def test_reshard_takes_a_range_of_samples_or_those_with_given_keys(tmp_path: Path, old: Path) -> None:
     reshard(old, tmp_path / "range" / "a-%d.tar", samples=range(8, 13))
     reshard(old, tmp_path / "keys" / "a-%d.tar", keys=["000020", "000003"])
     reshard(old, tmp_path / "both" / "a-%d.tar", keys=["000020", "000003"], samples=range(10, 25))
@@ -144,7 +144,7 @@ def test_a_part_of_the_samples_is_taken(tmp_path: Path, old: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "view"])
-def test_of_a_selection_its_samples_are_taken_in_its_order(tmp_path: Path, old: Path, kind: str) -> None:
+def test_reshard_of_a_selection_takes_its_samples_in_its_order(tmp_path: Path, old: Path, kind: str) -> None:
     rows = [20, 3, 3, 11, 9]
     with wids.ShardListDataset(str(old)) as dataset:
         wids.tools.write_selection(dataset, rows, tmp_path / "selected.json")
@@ -169,7 +169,7 @@ def test_of_a_selection_its_samples_are_taken_in_its_order(tmp_path: Path, old: 
 
 
 @pytest.mark.parametrize("kind", ["file", "selection", "view"])
-def test_what_a_descriptor_says_besides_its_shards_is_taken_over(tmp_path: Path, old: Path, kind: str) -> None:
+def test_reshard_keeps_what_the_descriptor_says_besides_its_shards(tmp_path: Path, old: Path, kind: str) -> None:
     facts = {"classes": ["cat", "dog"], "info": "of ours"}
     reshard(old, tmp_path / "a-%d.tar")
     content = json.loads((tmp_path / "a.json").read_bytes()) | facts
@@ -186,7 +186,7 @@ def test_what_a_descriptor_says_besides_its_shards_is_taken_over(tmp_path: Path,
     assert (found["name"], found["index"]) == ("b", "b.widx")
 
 
-def test_a_selection_of_other_shards_is_refused(tmp_path: Path, old: Path) -> None:
+def test_reshard_refuses_a_selection_of_other_shards(tmp_path: Path, old: Path) -> None:
     with wids.ShardListDataset(str(old)) as dataset:
         content = wids.tools.write_selection(dataset, [1], tmp_path / "selected.json")
 
@@ -194,14 +194,14 @@ def test_a_selection_of_other_shards_is_refused(tmp_path: Path, old: Path) -> No
         reshard({**content, "shardlist": content["shardlist"][::-1], "base": str(tmp_path)}, tmp_path / "new-%d.tar")
 
 
-def test_a_part_of_the_fields_is_taken(tmp_path: Path, old: Path) -> None:
+def test_reshard_takes_only_the_given_fields(tmp_path: Path, old: Path) -> None:
     reshard(old, tmp_path / "a-%d.tar", fields=["TXT"], max_samples=5)
 
     (first, *_) = read_all(tmp_path)
     assert first == [(f"{number:06d}", [(".txt", f"text of {number}".encode())]) for number in range(5)]
 
 
-def test_a_sample_without_any_of_the_fields_is_not_lost_in_silence(tmp_path: Path) -> None:
+def test_a_sample_without_any_of_the_given_fields_is_an_error(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [("0.txt", b""), ("1.jpg", b""), ("2.txt", b"")])
 
     with pytest.raises(ValueError, match="1 sample has none of the fields, the first at index 1"):
@@ -209,7 +209,7 @@ def test_a_sample_without_any_of_the_fields_is_not_lost_in_silence(tmp_path: Pat
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tar.zst"])
-def test_compressed_shards_hold_the_same(tmp_path: Path, old: Path, suffix: str) -> None:
+def test_compressed_new_shards_hold_the_same_samples(tmp_path: Path, old: Path, suffix: str) -> None:
     reshard(old, tmp_path / f"a-%d{suffix}", max_samples=7, md5=True)
 
     assert keys(str(tmp_path / "a.json")) == keys(str(old))
@@ -217,7 +217,7 @@ def test_compressed_shards_hold_the_same(tmp_path: Path, old: Path, suffix: str)
         assert dataset[24]["txt"] == "text of 24"
 
 
-def test_names_and_links_are_kept(tmp_path: Path) -> None:
+def test_long_names_and_hard_links_are_kept_by_reshard(tmp_path: Path) -> None:
     members = [("./a/1.txt", b"a"), ("d" * 120 + "/2.txt", b"b"), ("n" * 150 + ".txt", b"c"), ("Grüße.txt", b"")]
     write_tar(tmp_path / "old.tar", members, tar_format=tarfile.PAX_FORMAT)
     with tarfile.open(tmp_path / "old.tar", "a") as tar:
@@ -231,7 +231,7 @@ def test_names_and_links_are_kept(tmp_path: Path) -> None:
         assert [(info.name, tar.extractfile(info).read()) for info in tar] == [*members, ("linked.txt", b"a")]  # type: ignore[union-attr]
 
 
-def test_processes_make_what_one_makes(tmp_path: Path, old: Path) -> None:
+def test_processes_write_the_same_shards_as_one_process(tmp_path: Path, old: Path) -> None:
     reshard(old, tmp_path / "one" / "a-%d.tar", max_samples=4, shuffle=True)
     with ProcessPoolExecutor(2) as executor:
         reshard(old, tmp_path / "two" / "a-%d.tar", max_samples=4, shuffle=True, executor=executor)
@@ -241,7 +241,7 @@ def test_processes_make_what_one_makes(tmp_path: Path, old: Path) -> None:
     assert len(one) == 9
 
 
-def test_what_was_stopped_goes_on_with_what_is_missing(tmp_path: Path, old: Path) -> None:
+def test_resumed_reshard_writes_only_the_missing_shards(tmp_path: Path, old: Path) -> None:
     reshard(old, tmp_path / "new" / "a-%d.tar", max_samples=4)
     whole = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
     for name in ("a-1.tar", "a-5.tar", "a.json"):
@@ -253,7 +253,7 @@ def test_what_was_stopped_goes_on_with_what_is_missing(tmp_path: Path, old: Path
     assert {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()} == whole
 
 
-def test_a_shard_of_another_run_is_not_taken_for_one_of_this(tmp_path: Path, old: Path) -> None:
+def test_an_existing_shard_with_other_samples_is_not_taken_over(tmp_path: Path, old: Path) -> None:
     reshard(old, tmp_path / "new" / "a-%d.tar", max_samples=4)
     for number in (6, 4, 3):
         (tmp_path / "new" / f"a-{number}.tar").unlink()
@@ -284,7 +284,7 @@ class Beaten(Storage):
         return super().open(shard)
 
 
-def test_another_run_may_be_faster_with_the_same_shard_and_not_with_another(tmp_path: Path, old: Path) -> None:
+def test_a_shard_published_meanwhile_is_taken_over_only_if_its_samples_are_the_same(tmp_path: Path, old: Path) -> None:
     reshard(old, tmp_path / "same" / "a-%d.tar")
     reshard(old, tmp_path / "other" / "a-%d.tar", shuffle=True)
     same, other = ((tmp_path / name / "a-0.tar").read_bytes() for name in ("same", "other"))
@@ -299,7 +299,7 @@ def test_another_run_may_be_faster_with_the_same_shard_and_not_with_another(tmp_
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_nothing_that_is_read_is_replaced(tmp_path: Path, old: Path, overwrite: bool) -> None:
+def test_reshard_refuses_to_replace_a_shard_that_it_reads(tmp_path: Path, old: Path, overwrite: bool) -> None:
     before = {path.name: path.read_bytes() for path in old.iterdir()}
 
     with pytest.raises(ValueError, match=r"shard-0000\.tar: is one of the inputs, and would be replaced"):
@@ -321,7 +321,7 @@ def test_nothing_that_is_read_is_replaced(tmp_path: Path, old: Path, overwrite: 
     ],
     ids=str,
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_written(
+def test_reshard_refuses_bad_arguments_before_anything_is_written(
     tmp_path: Path, old: Path, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=re.escape(message)):
@@ -330,7 +330,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_damaged_shard_is_told_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+def test_a_damaged_source_shard_is_an_error_and_leaves_only_whole_shards(tmp_path: Path) -> None:
     write_tar(tmp_path / "old.tar", [*sample_members(3), ("000002.txt", b"twice")])
 
     with pytest.raises(TarFormatError, match=r"has the field '\.txt' twice"):
@@ -339,7 +339,7 @@ def test_a_damaged_shard_is_told_and_leaves_nothing_half_written(tmp_path: Path)
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["a-0.tar", "a-1.tar"]
 
 
-def test_a_shard_that_a_link_leads_to_is_not_replaced_either(tmp_path: Path) -> None:
+def test_reshard_refuses_to_replace_a_shard_that_it_reads_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "links").mkdir()
     real = write_tar(tmp_path / "b-7.tar", sample_members(3))
     (tmp_path / "links" / "a.tar").symlink_to(real)
@@ -351,7 +351,7 @@ def test_a_shard_that_a_link_leads_to_is_not_replaced_either(tmp_path: Path) -> 
     assert real.read_bytes() == before
 
 
-def test_the_folder_is_looked_through_once_however_many_shards_come_into_it(tmp_path: Path) -> None:
+def test_reshard_lists_the_new_folder_only_once(tmp_path: Path) -> None:
     listed = []
     source = write_tar(tmp_path / "all.tar", sample_members(300))
 

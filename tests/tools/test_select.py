@@ -36,7 +36,7 @@ def train(tmp_path: Path) -> Path:
 @given(
     st.integers(0, 300).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1)) if n else st.just([])))
 )
-def test_rows_survive_json(drawn: tuple[int, list[int]]) -> None:
+def test_rows_written_as_json_are_read_back(drawn: tuple[int, list[int]]) -> None:
     num_samples, indices = drawn
     for chosen in (indices, sorted(set(indices)), list(range(len(set(indices))))):
         rows = compose(None, np.array(chosen, np.int64))
@@ -56,7 +56,9 @@ def test_rows_survive_json(drawn: tuple[int, list[int]]) -> None:
     ],
 )
 @pytest.mark.parametrize("place", ["data/small.json", "elsewhere/small.json"])
-def test_a_selection_is_the_view_wherever_it_is_written(train: Path, tmp_path: Path, rows: Any, place: str) -> None:
+def test_a_selection_equals_the_view_in_whatever_folder_it_is_written(
+    train: Path, tmp_path: Path, rows: Any, place: str
+) -> None:
     view = wids.ShardListDataset(train, transformations=[]).select(rows)
     output = tmp_path / place
     output.parent.mkdir(exist_ok=True)
@@ -72,14 +74,14 @@ def test_a_selection_is_the_view_wherever_it_is_written(train: Path, tmp_path: P
     assert "rows" not in loaded.spec
 
 
-def test_a_selection_of_a_selection_counts_in_the_whole(train: Path) -> None:
+def test_indices_of_a_selection_of_a_selection_are_those_of_the_whole_dataset(train: Path) -> None:
     write_selection(train, range(4, 16, 2), train.parent / "a.json")
     write_selection(train.parent / "a.json", [5, 0], train.parent / "b.json")
 
     assert [sample["__index__"] for sample in wids.ShardListDataset(train.parent / "b.json")] == [14, 4]
 
 
-def test_a_dataset_that_is_open_can_be_selected_from(train: Path) -> None:
+def test_a_selection_can_be_written_from_an_open_dataset(train: Path) -> None:
     dataset = wids.ShardListDataset(train)
 
     write_selection(dataset, dataset.sizes("txt") == 9, train.parent / "nines.json")
@@ -87,7 +89,7 @@ def test_a_dataset_that_is_open_can_be_selected_from(train: Path) -> None:
     assert len(wids.ShardListDataset(train.parent / "nines.json")) == 10
 
 
-def test_ten_million_rows_at_random_take_less_than_a_descriptor_of_shards(tmp_path: Path) -> None:
+def test_a_random_selection_among_ten_million_samples_is_a_small_file(tmp_path: Path) -> None:
     shards = write_descriptor(tmp_path / "t.json", [{"url": f"{n}.tar", "nsamples": 100_000} for n in range(100)])
     mask = np.random.default_rng(0).random(10_000_000) < 0.3
 
@@ -100,7 +102,7 @@ def test_ten_million_rows_at_random_take_less_than_a_descriptor_of_shards(tmp_pa
 
 
 @pytest.mark.usefixtures("train")
-def test_components_keep_their_names_and_packs(tmp_path: Path) -> None:
+def test_a_selection_of_several_datasets_keeps_their_names_and_packs(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     write_shards(other, [2])
@@ -142,7 +144,7 @@ def test_components_keep_their_names_and_packs(tmp_path: Path) -> None:
         pytest.param({"fingerprint": None}, "rows.fingerprint is None", id="no fingerprint"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused(train: Path, change: dict[str, Any], message: str) -> None:
+def test_a_selection_whose_rows_are_invalid_is_refused(train: Path, change: dict[str, Any], message: str) -> None:
     small = train.parent / "small.json"
     content = write_selection(train, [3, 4], small)
     for name, value in change.items():
@@ -156,7 +158,7 @@ def test_rows_that_do_not_fit_are_refused(train: Path, change: dict[str, Any], m
     assert str(small) in str(raised.value)
 
 
-def test_rows_must_be_an_object(train: Path) -> None:
+def test_a_selection_whose_rows_are_no_object_is_refused(train: Path) -> None:
     content = json.loads(train.read_text())
     train.write_text(json.dumps({**content, "rows": [1, 2]}))
 
@@ -164,7 +166,7 @@ def test_rows_must_be_an_object(train: Path) -> None:
         wids.ShardListDataset(train)
 
 
-def test_a_selection_among_several_descriptors_is_refused_and_not_ignored(train: Path) -> None:
+def test_a_selection_among_several_descriptors_is_refused(train: Path) -> None:
     small = train.parent / "small.json"
     write_selection(train, [3, 4], small)
     outer = train.parent / "outer.json"
@@ -175,7 +177,7 @@ def test_a_selection_among_several_descriptors_is_refused_and_not_ignored(train:
             wids.ShardListDataset(several)
 
 
-def test_the_data_itself_is_not_overwritten(train: Path) -> None:
+def test_write_selection_does_not_overwrite_the_descriptor_that_it_selects_from(train: Path) -> None:
     before = train.read_bytes()
     os.link(train, train.parent / "same.json")
 

@@ -55,7 +55,7 @@ def rewrite(path: Path, change: Callable[[bytearray], object]) -> None:
     path.write_bytes(data)
 
 
-def test_nothing_is_found_where_all_is_right(tmp_path: Path) -> None:
+def test_verify_finds_nothing_in_intact_shards(tmp_path: Path) -> None:
     shards = write_shards(tmp_path, [3, 0, 2])
     create_index([path for path, _ in shards], tmp_path / "a.json", checksums=True)
 
@@ -64,7 +64,7 @@ def test_nothing_is_found_where_all_is_right(tmp_path: Path) -> None:
     assert (found.num_shards, found.num_samples, found.findings) == (3, 5, [])
 
 
-def test_processes_find_the_same_as_one(tmp_path: Path) -> None:
+def test_processes_find_the_same_as_one_process(tmp_path: Path) -> None:
     write_shards(tmp_path, [3, 1, 2])
     write_tar(tmp_path / "shard-0003.tar", sample_members(2))
     path = tmp_path / "a.json"
@@ -86,21 +86,23 @@ def test_processes_find_the_same_as_one(tmp_path: Path) -> None:
         ({"md5sum": "0" * 32}, "md5", "the descriptor says 00000000000000000000000000000000"),
     ],
 )
-def test_what_the_descriptor_says_is_compared(tmp_path: Path, facts: dict[str, Any], kind: str, message: str) -> None:
+def test_counts_sizes_and_md5_of_the_descriptor_are_compared(
+    tmp_path: Path, facts: dict[str, Any], kind: str, message: str
+) -> None:
     finding = only(one_shard(tmp_path, sample_members(3), **facts))
 
     assert (finding.kind, finding.shard) == (kind, str(tmp_path / "a.tar"))
     assert message in finding.message
 
 
-def test_an_upper_case_md5_is_the_same(tmp_path: Path) -> None:
+def test_an_md5_in_upper_case_is_accepted(tmp_path: Path) -> None:
     path = one_shard(tmp_path, sample_members(3))
     digest = orjson.loads(path.read_bytes())["shardlist"][0]["md5sum"]
 
     assert find(one_shard(tmp_path, sample_members(3), md5sum=digest.upper())) == []
 
 
-def test_what_is_not_said_is_not_compared(tmp_path: Path) -> None:
+def test_sizes_and_md5_that_the_descriptor_lacks_are_not_compared(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", sample_members(3))
 
     assert find(write_descriptor(tmp_path / "a.json", [{"url": "a.tar", "nsamples": 3}])) == []
@@ -131,7 +133,7 @@ def test_what_is_not_said_is_not_compared(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_odd_about_samples_is_found(
+def test_odd_samples_are_found(
     tmp_path: Path, members: list[tuple[str, bytes]], kind: str, count: int, message: str
 ) -> None:
     # A scattered sample has other fields than most, too; what is looked for comes first.
@@ -141,14 +143,14 @@ def test_what_is_odd_about_samples_is_found(
     assert message in found[0].message
 
 
-def test_long_lists_are_cut_and_counted(tmp_path: Path) -> None:
+def test_long_lists_of_names_are_cut_and_counted(tmp_path: Path) -> None:
     finding = only(one_shard(tmp_path, [("a.txt", b""), *((f"file{n}", b"") for n in range(100))]))
 
     assert finding.count == 100
     assert finding.message == "in no sample: 'file0', 'file1', 'file2', 'file3', 'file4', … (100 in all)"
 
 
-def test_names_of_any_bytes_are_shown(tmp_path: Path) -> None:
+def test_names_with_arbitrary_bytes_are_shown_escaped(tmp_path: Path) -> None:
     info = tarfile.TarInfo("a\udcff\x1b[2J.txt")
     with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT) as tar:
         tar.addfile(info)
@@ -171,7 +173,7 @@ def test_names_of_any_bytes_are_shown(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_odd_about_the_archive_is_found(
+def test_damaged_or_odd_archives_are_found(
     tmp_path: Path, change: Callable[[bytearray], object], kind: str, message: str
 ) -> None:
     path = one_shard(tmp_path, sample_members(3), filesize=None, md5sum=None)
@@ -183,7 +185,7 @@ def test_what_is_odd_about_the_archive_is_found(
     assert message in finding.message
 
 
-def test_a_hard_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
+def test_a_hard_link_to_a_missing_member_is_an_error(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo("a.txt"))
         link = tarfile.TarInfo("b.txt")
@@ -197,7 +199,7 @@ def test_a_hard_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
     assert "none.txt" in finding.message
 
 
-def test_shards_that_cannot_be_had_do_not_stop_the_others(tmp_path: Path) -> None:
+def test_a_missing_shard_does_not_stop_the_check_of_the_others(tmp_path: Path) -> None:
     write_shards(tmp_path, [3, 2, 1])
     create_index(tmp_path, tmp_path / "a.json")
     (tmp_path / "shard-0001.tar").unlink()
@@ -210,7 +212,7 @@ def test_shards_that_cannot_be_had_do_not_stop_the_others(tmp_path: Path) -> Non
     assert found.num_samples == 4
 
 
-def test_keys_in_several_shards_are_named_by_pair(tmp_path: Path) -> None:
+def test_keys_that_two_shards_share_are_found(tmp_path: Path) -> None:
     for name, first in (("a", 0), ("b", 3), ("c", 6)):
         write_tar(tmp_path / f"{name}.tar", sample_members(4, first=first))
     create_index(tmp_path, tmp_path / "a.json")
@@ -225,7 +227,7 @@ def test_keys_in_several_shards_are_named_by_pair(tmp_path: Path) -> None:
     assert f"{tmp_path}/b.tar has too: '000006'" in found[1].message
 
 
-def test_a_shard_named_twice_has_all_its_keys_twice(tmp_path: Path) -> None:
+def test_all_keys_of_a_shard_that_is_listed_twice_are_counted(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", sample_members(2000))
     entry = {"url": "a.tar", "nsamples": 2000}
 
@@ -238,7 +240,7 @@ def test_a_shard_named_twice_has_all_its_keys_twice(tmp_path: Path) -> None:
 # packs and checksums
 
 
-def test_a_changed_member_is_named_by_its_checksum(tmp_path: Path) -> None:
+def test_a_changed_member_is_found_by_its_checksum(tmp_path: Path) -> None:
     members = [(f"{n}.txt", b"x" * 100) for n in range(9)]
     path = one_shard(tmp_path, members)
     create_index(tmp_path / "a.tar", path, checksums=True)
@@ -261,7 +263,7 @@ def test_a_pack_of_another_archive_is_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no ZIP", b"PK\5\6" + bytes(18)])
-def test_a_pack_that_cannot_be_used_is_a_warning(tmp_path: Path, content: bytes | None) -> None:
+def test_a_missing_or_damaged_pack_is_a_warning(tmp_path: Path, content: bytes | None) -> None:
     path = one_shard(tmp_path, sample_members(2))
     create_index(tmp_path / "a.tar", path, index=True)
     if content is None:
@@ -278,7 +280,7 @@ def test_a_pack_that_cannot_be_used_is_a_warning(tmp_path: Path, content: bytes 
 # shards that are not plain files
 
 
-def test_compressed_shards_are_compared_as_they_are_stored(tmp_path: Path) -> None:
+def test_compressed_shards_are_checked_as_they_are_stored(tmp_path: Path) -> None:
     data = write_tar(tmp_path / "a.tar", sample_members(3)).read_bytes()
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(data))
     create_index(tmp_path / "a.tar.gz", tmp_path / "a.json", checksums=True)
@@ -289,7 +291,7 @@ def test_compressed_shards_are_compared_as_they_are_stored(tmp_path: Path) -> No
     assert [finding.kind for finding in find(tmp_path / "a.json")] == ["damage"]
 
 
-def test_a_remote_shard_is_read_at_its_source_and_nothing_is_kept(tmp_path: Path) -> None:
+def test_a_remote_shard_is_checked_at_its_source_and_not_cached(tmp_path: Path) -> None:
     data = write_tar(tmp_path / "a.tar", sample_members(3)).read_bytes()
     storage = Storage(StorageOptions(cache_dir=str(tmp_path / "cache")))
     with web_server() as server:
@@ -305,7 +307,7 @@ def test_a_remote_shard_is_read_at_its_source_and_nothing_is_kept(tmp_path: Path
     assert sorted((tmp_path / "cache").rglob("*")) == before
 
 
-def test_what_0_1_11_wrote_for_clean_shards_passes(tmp_path: Path) -> None:
+def test_a_descriptor_of_wids_0_1_11_for_intact_shards_passes(tmp_path: Path) -> None:
     """Its command writes these fields, as running it shows."""
     shards = write_shards(tmp_path, [3, 2])
     content = {
@@ -328,13 +330,13 @@ def test_what_0_1_11_wrote_for_clean_shards_passes(tmp_path: Path) -> None:
     assert find(tmp_path / "a.json") == []
 
 
-def test_every_kind_is_found_somewhere_here() -> None:
+def test_every_kind_of_finding_is_tested_in_this_file() -> None:
     text = Path(__file__).read_text(encoding="utf-8")
 
     assert [kind for kind in KINDS if f'"{kind}"' not in text] == []
 
 
-def test_an_index_that_fits_and_is_wrong_is_an_error(tmp_path: Path) -> None:
+def test_a_packed_index_that_differs_from_the_shard_is_an_error(tmp_path: Path) -> None:
     """Only a writer of packs that errs makes such a thing: ends and headers are those of the shard."""
     from wids.index_files import pack_index, write_pack
     from wids.source import MmapSource
@@ -362,7 +364,7 @@ def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_says_it_in_a_table_and_in_json(tmp_path: Path) -> None:
+def test_the_verify_command_prints_findings_as_a_table_or_as_json(tmp_path: Path) -> None:
     one_shard(tmp_path, [("a.txt", b"1"), ("README\x1b[2J", b"x")])
     write_tar(tmp_path / "b.tar", [("b.txt", b"1"), ("b.txt", b"2")])
     write_descriptor(
@@ -387,13 +389,13 @@ def test_the_command_says_it_in_a_table_and_in_json(tmp_path: Path) -> None:
     assert [finding["kind"] for finding in content["findings"]] == ["no-field", "size", "duplicate-field"]
 
 
-def test_warnings_fail_only_when_strict(tmp_path: Path) -> None:
+def test_warnings_of_verify_fail_only_with_strict(tmp_path: Path) -> None:
     one_shard(tmp_path, [("a.txt", b"1"), ("README", b"x")])
 
     assert [run("a.json", *more, folder=tmp_path).returncode for more in ([], ["--strict"])] == [0, 1]
 
 
-def test_a_dataset_reads_what_verify_calls_right(tmp_path: Path) -> None:
+def test_a_dataset_reads_a_cut_shard_only_if_verify_finds_no_error(tmp_path: Path) -> None:
     """The two agree about which shards are damaged: every cut of a small shard."""
     path = one_shard(tmp_path, sample_members(2), filesize=None, md5sum=None)
     whole = (tmp_path / "a.tar").read_bytes()

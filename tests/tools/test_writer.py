@@ -112,7 +112,7 @@ def read_with_program(path: Path, program: str) -> list[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("align", [None, 4096], ids=["packed", "aligned"])
-def test_every_reader_reads_the_same(tmp_path: Path, align: int | None) -> None:
+def test_written_shards_are_read_alike_by_wids_tarfile_tar_and_bsdtar(tmp_path: Path, align: int | None) -> None:
     samples = ODD[:-1]  # unpacked into one folder, a key that comes again would replace its own files
     write(tmp_path / "a-%d.tar", samples, align=align)
     path = tmp_path / "a-0.tar"
@@ -127,7 +127,7 @@ def test_every_reader_reads_the_same(tmp_path: Path, align: int | None) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves its files open
 @pytest.mark.parametrize("align", [None, 4096], ids=["packed", "aligned"])
-def test_webdataset_reads_the_same(tmp_path: Path, align: int | None) -> None:
+def test_webdataset_reads_the_samples_that_were_written(tmp_path: Path, align: int | None) -> None:
     webdataset = pytest.importorskip("webdataset")
     samples = [sample for sample in ODD if "\udcff" not in sample["__key__"]]  # webdataset reads UTF-8 only
     write(tmp_path / "a-%d.tar", samples, align=align)
@@ -140,7 +140,7 @@ def test_webdataset_reads_the_same(tmp_path: Path, align: int | None) -> None:
     assert found == [(key, {name.lower(): data for name, data in fields.items()}) for key, fields in expected(samples)]
 
 
-def test_aligned_payloads_begin_where_they_can_be_mapped(tmp_path: Path) -> None:
+def test_aligned_members_begin_at_multiples_of_4096_bytes(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", ODD, align=4096, max_samples=3)
 
     with wids.ShardListDataset(str(tmp_path / "a.json")) as dataset:
@@ -160,7 +160,7 @@ def test_equal_samples_give_equal_bytes(tmp_path: Path, suffix: str) -> None:
     assert read(str(tmp_path / "one" / "a.json")) == expected(ODD)
 
 
-def test_images_and_arrays_are_encoded(tmp_path: Path) -> None:
+def test_images_arrays_and_values_with_own_encoders_are_encoded(tmp_path: Path) -> None:
     image = PIL.Image.new("RGB", (8, 6), (200, 10, 30))
     write(
         tmp_path / "a-%d.tar",
@@ -212,7 +212,7 @@ def test_shards_are_as_full_as_their_limits_allow(
     assert sum(counts) == len(sizes)
 
 
-def test_numbers_may_be_floats_as_those_of_a_clock_are(tmp_path: Path) -> None:
+def test_max_samples_and_mtime_may_be_floats(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", numbered(5), max_samples=2e0, mtime=1234567890.75)
 
     assert names(tmp_path) == ["a-0.tar", "a-1.tar", "a-2.tar", "a.json", "a.widx"]
@@ -220,7 +220,7 @@ def test_numbers_may_be_floats_as_those_of_a_clock_are(tmp_path: Path) -> None:
         assert {member.mtime for member in tar} == {1234567890}
 
 
-def test_without_limits_the_limit_is_a_gigabyte() -> None:
+def test_the_default_limit_of_a_shard_is_a_gigabyte() -> None:
     assert wids.tools.shard_file.make_limits(None, None).max_bytes == 10**9
     assert wids.tools.shard_file.make_limits(5, None).max_bytes is None
     assert wids.tools.shard_file.make_limits(None, "2GB").max_bytes == 2 * 10**9
@@ -230,7 +230,7 @@ def test_without_limits_the_limit_is_a_gigabyte() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.zst"])
-def test_the_descriptor_is_the_one_that_create_writes(tmp_path: Path, suffix: str) -> None:
+def test_the_descriptor_equals_the_one_that_create_index_writes(tmp_path: Path, suffix: str) -> None:
     write(tmp_path / f"train-%04d{suffix}", numbered(25), max_samples=10, md5=True)
     own = {name: (tmp_path / name).read_bytes() for name in ("train.json", "train.widx")}
 
@@ -239,7 +239,7 @@ def test_the_descriptor_is_the_one_that_create_writes(tmp_path: Path, suffix: st
     assert own == {name: (tmp_path / name).read_bytes() for name in own}
 
 
-def test_without_md5_the_descriptor_says_the_rest(tmp_path: Path) -> None:
+def test_the_descriptor_has_counts_sizes_and_indexes_without_md5(tmp_path: Path) -> None:
     write(tmp_path / "train-%04d.tar", numbered(3))
 
     with wids.ShardListDataset(str(tmp_path / "train.json")) as dataset:
@@ -250,7 +250,7 @@ def test_without_md5_the_descriptor_says_the_rest(tmp_path: Path) -> None:
         assert dataset.stats()["index_builds"] == 0
 
 
-def test_without_samples_there_is_the_descriptor_of_an_empty_data_set(tmp_path: Path) -> None:
+def test_a_writer_without_samples_writes_the_descriptor_of_an_empty_dataset(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", [])
     write(tmp_path / "b-%d.tar", [], index=False)
 
@@ -261,7 +261,7 @@ def test_without_samples_there_is_the_descriptor_of_an_empty_data_set(tmp_path: 
     assert len(wids.ShardListDataset(tmp_path / "a.json")) == 1
 
 
-def test_a_descriptor_says_what_its_writer_knows(tmp_path: Path) -> None:
+def test_facts_are_written_into_the_descriptor(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", numbered(1), facts={"name": "mine", "classes": ["cat"]})
 
     assert {"name": "mine", "classes": ["cat"]}.items() <= wids.ShardListDataset(tmp_path / "a.json").spec.items()
@@ -280,7 +280,7 @@ KEYS = st.text(st.sampled_from("ab./\0_ é\udc80\udcc3\udca9\ud800"), max_size=8
 
 @settings(max_examples=300)
 @given(key=KEYS, field=KEYS)
-def test_a_name_is_refused_or_read_back(key: str, field: str) -> None:
+def test_a_key_with_its_field_is_refused_or_read_back(key: str, field: str) -> None:
     try:
         name = encode_key(key) + encode_field(field)
     except EncodeError:
@@ -346,9 +346,7 @@ def stop_after(samples: list[Sample]) -> Iterator[Sample]:
 
 
 @pytest.mark.parametrize("count", [0, 4, 5, 12])
-def test_an_error_leaves_the_full_shards_and_going_on_gives_what_no_error_would_have(
-    tmp_path: Path, count: int
-) -> None:
+def test_resuming_after_an_error_gives_the_same_shards_as_without_it(tmp_path: Path, count: int) -> None:
     samples = numbered(23)
     write(tmp_path / "whole" / "a-%d.tar", samples, max_samples=5)
     folder = tmp_path / "a"
@@ -365,7 +363,7 @@ def test_an_error_leaves_the_full_shards_and_going_on_gives_what_no_error_would_
     assert content(folder) == content(tmp_path / "whole")
 
 
-def test_going_on_when_all_is_there_writes_the_descriptor_again(tmp_path: Path) -> None:
+def test_resuming_with_all_shards_present_writes_the_descriptor_again(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", numbered(7), max_samples=5)
     before = content(tmp_path)
     (tmp_path / "a.json").unlink()
@@ -375,7 +373,7 @@ def test_going_on_when_all_is_there_writes_the_descriptor_again(tmp_path: Path) 
     assert content(tmp_path) == before
 
 
-def test_the_key_before_is_known_when_going_on(tmp_path: Path) -> None:
+def test_resuming_with_the_key_of_the_last_sample_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", numbered(5))
 
     with (
@@ -386,7 +384,7 @@ def test_the_key_before_is_known_when_going_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", ["a-0.tar", "a.json"])
-def test_what_is_there_is_replaced_only_when_that_is_asked_for(tmp_path: Path, there: str) -> None:
+def test_existing_files_are_replaced_only_with_overwrite(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_bytes(b"precious")
 
     with pytest.raises(FileExistsError, match=rf"{there}: already exists; .*resume=True.*overwrite=True"):
@@ -397,7 +395,7 @@ def test_what_is_there_is_replaced_only_when_that_is_asked_for(tmp_path: Path, t
     assert [key for key, _ in read(str(tmp_path / "a.json"))] == ["000000", "000001", "000002"]
 
 
-def test_overwriting_leaves_no_shard_of_a_longer_data_set(tmp_path: Path) -> None:
+def test_overwriting_removes_the_shards_of_a_longer_dataset(tmp_path: Path) -> None:
     write(tmp_path / "a-%d.tar", numbered(9), max_samples=2)
 
     write(tmp_path / "a-%d.tar", numbered(3), max_samples=2, overwrite=True)
@@ -405,14 +403,14 @@ def test_overwriting_leaves_no_shard_of_a_longer_data_set(tmp_path: Path) -> Non
     assert names(tmp_path) == ["a-0.tar", "a-1.tar", "a.json", "a.widx"]
 
 
-def test_shards_of_another_range_are_left_alone(tmp_path: Path) -> None:
+def test_shards_of_another_range_of_numbers_are_kept(tmp_path: Path) -> None:
     write(tmp_path / "a-%03d.tar", numbered(4), max_samples=2, start_shard=100, index=False)
     write(tmp_path / "a-%03d.tar", numbered(4), max_samples=2, index=False)
 
     assert names(tmp_path) == ["a-000.tar", "a-001.tar", "a-100.tar", "a-101.tar"]
 
 
-def test_a_shard_that_another_writer_has_made_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+def test_a_shard_made_before_it_is_begun_here_is_not_replaced(tmp_path: Path) -> None:
     def samples() -> Iterator[Sample]:
         yield from numbered(1)
         (tmp_path / "a-1.tar").write_bytes(b"precious")
@@ -424,7 +422,7 @@ def test_a_shard_that_another_writer_has_made_meanwhile_is_not_replaced(tmp_path
     assert (tmp_path / "a-1.tar").read_bytes() == b"precious"
 
 
-def test_nor_is_one_that_was_made_while_this_one_was_written(tmp_path: Path) -> None:
+def test_a_shard_made_by_another_process_while_writing_is_not_replaced(tmp_path: Path) -> None:
     def samples() -> Iterator[Sample]:
         yield from numbered(2)
         (tmp_path / "a-0.tar").write_bytes(b"precious")
@@ -459,7 +457,7 @@ def test_a_shard_that_fails_while_the_next_one_is_written_raises_its_own_error_o
     assert content(tmp_path) == {"a-0.tar": b"precious"}
 
 
-def test_a_full_disk_is_an_error_that_names_the_shard_and_leaves_none(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_that_names_the_shard_and_leaves_no_file(tmp_path: Path) -> None:
     code = (
         "import resource, sys, wids\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
@@ -480,7 +478,7 @@ def test_a_full_disk_is_an_error_that_names_the_shard_and_leaves_none(tmp_path: 
     assert names(tmp_path) == []
 
 
-def test_a_shard_that_cannot_be_finished_stops_those_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_that_cannot_be_finished_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync = os.fsync
     calls = []
 
@@ -497,7 +495,7 @@ def test_a_shard_that_cannot_be_finished_stops_those_behind_it(tmp_path: Path, m
     assert names(tmp_path) == ["a-0.tar"]
 
 
-def test_a_writer_that_is_forgotten_leaves_whole_shards_and_says_so(tmp_path: Path) -> None:
+def test_a_writer_that_is_not_closed_leaves_only_whole_shards_and_warns(tmp_path: Path) -> None:
     code = (
         "import os, time, wids\n"
         "writer = wids.ShardWriter('a-%d.tar', max_samples=2)\n"
@@ -561,7 +559,7 @@ for pattern, act in cases.items():
 """
 
 
-def test_a_fork_leaves_to_its_parent_what_is_being_written(tmp_path: Path) -> None:
+def test_a_forked_process_cannot_write_and_does_not_disturb_its_parent(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _FORKED],
         cwd=tmp_path,
@@ -575,7 +573,7 @@ def test_a_fork_leaves_to_its_parent_what_is_being_written(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst"])
-def test_a_compressed_shard_that_is_given_up_says_nothing_at_exit(tmp_path: Path, suffix: str) -> None:
+def test_an_abandoned_compressed_shard_prints_nothing_at_exit(tmp_path: Path, suffix: str) -> None:
     code = (
         "import os, sys, wids\n"
         f"with wids.ShardWriter('a-%d{suffix}') as writer:\n"
@@ -596,7 +594,7 @@ def test_a_compressed_shard_that_is_given_up_says_nothing_at_exit(tmp_path: Path
 
 
 @pytest.mark.parametrize("align", [None, 4096])
-def test_what_several_threads_write_is_all_there(tmp_path: Path, align: int | None) -> None:
+def test_samples_written_by_several_threads_are_all_kept(tmp_path: Path, align: int | None) -> None:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -614,7 +612,7 @@ def test_what_several_threads_write_is_all_there(tmp_path: Path, align: int | No
     assert found == {sample["__key__"]: (sample["txt"], sample["cls"]) for sample in numbered(400)}
 
 
-def test_a_writer_that_is_closed_writes_no_more(tmp_path: Path) -> None:
+def test_a_closed_writer_refuses_samples(tmp_path: Path) -> None:
     with wids.ShardWriter(str(tmp_path / "a-%d.tar")) as writer:
         writer.write(numbered(1)[0])
     writer.close()
@@ -625,7 +623,7 @@ def test_a_writer_that_is_closed_writes_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["{}/new/folder/a-%d.tar", "file://{}/new/folder/a-%d.tar"])
-def test_a_folder_is_made_where_a_path_or_a_file_url_says(tmp_path: Path, place: str) -> None:
+def test_missing_folders_of_a_path_or_file_url_are_made(tmp_path: Path, place: str) -> None:
     write(place.format(tmp_path), numbered(2))
 
     assert names(tmp_path / "new" / "folder") == ["a-0.tar", "a.json", "a.widx"]
@@ -664,13 +662,13 @@ def test_a_folder_is_made_where_a_path_or_a_file_url_says(tmp_path: Path, place:
     ],
     ids=str,
 )
-def test_arguments_that_mean_nothing_are_refused(pattern: str, options: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_of_shard_writer_are_refused(pattern: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         wids.ShardWriter(pattern, **options)
 
 
 @pytest.mark.parametrize("url", ["https://me:secret@x.org/a-%d.tar", "pipe:cat > /x/a-%d.tar"])
-def test_nothing_is_written_to_web_servers_and_commands(url: str) -> None:
+def test_web_servers_and_commands_are_refused_as_targets(url: str) -> None:
     with pytest.raises(FetchError, match="cannot be written to") as caught:
         wids.ShardWriter(url)
 
@@ -680,7 +678,7 @@ def test_nothing_is_written_to_web_servers_and_commands(url: str) -> None:
 # Stores
 
 
-def test_a_store_gets_whole_shards_and_their_descriptor(tmp_path: Path) -> None:
+def test_shards_are_written_to_a_store_and_resumed_there(tmp_path: Path) -> None:
     folder = f"memory://{uuid.uuid4().hex}/out"
     samples = numbered(12)
     write(f"{folder}/a-%d.tar", samples[:9], max_samples=5, index=False)
@@ -700,7 +698,7 @@ def test_a_store_gets_whole_shards_and_their_descriptor(tmp_path: Path) -> None:
         write(f"{folder}/a-%d.tar", samples)
 
 
-def test_an_upload_that_fails_leaves_nothing_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_upload_is_an_error_and_leaves_nothing_in_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = f"memory://{uuid.uuid4().hex}"
     files: Any = fsspec.filesystem("memory")
 
@@ -715,7 +713,7 @@ def test_an_upload_that_fails_leaves_nothing_and_is_told(monkeypatch: pytest.Mon
     assert files.ls(folder, detail=False) == []
 
 
-def test_writers_of_random_samples_are_read_back(tmp_path: Path) -> None:
+def test_random_samples_are_read_back(tmp_path: Path) -> None:
     draw = random.Random(5)
     samples = [
         {
@@ -733,7 +731,7 @@ def test_writers_of_random_samples_are_read_back(tmp_path: Path) -> None:
     assert read(str(tmp_path / "a.json")) == expected(samples)
 
 
-def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+def test_a_file_in_the_way_of_the_folder_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "out").write_bytes(b"")
 
     for folder in ("out", "out/below"):

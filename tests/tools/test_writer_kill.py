@@ -84,7 +84,7 @@ def kill_until_done(target: Any, arguments: tuple[str, ...], draw: random.Random
         kills += 1
 
 
-def test_a_killed_writer_leaves_whole_shards_and_going_on_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_whole_shards_and_resumes_without_loss(tmp_path: Path) -> None:
     with wids.ShardWriter(str(tmp_path / "whole" / "a-%04d.tar"), max_samples=IN_SHARD, md5=True) as writer:
         for number in range(NUM_SAMPLES):
             writer.write(sample(number))
@@ -106,7 +106,7 @@ def test_a_killed_writer_leaves_whole_shards_and_going_on_loses_and_repeats_noth
         folder = tmp_path / str(kills)
 
 
-def test_a_killed_reshard_leaves_whole_shards_and_goes_on(tmp_path: Path) -> None:
+def test_a_killed_reshard_leaves_whole_shards_and_resumes_without_loss(tmp_path: Path) -> None:
     with wids.ShardWriter(str(tmp_path / "source" / "a-%04d.tar"), max_samples=50) as writer:
         for number in range(NUM_SAMPLES):
             writer.write(sample(number))
