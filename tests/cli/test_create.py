@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import logging
+import os
 import random
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from tests.cli.conftest import ROOT
 from tests.storage.reading import wait_until
 from tests.storage.web_server import web_server
 from tests.support import sample_members, write_tar
@@ -329,7 +331,7 @@ def test_create_index_raises_an_error_that_lists_unreadable_shards(shards: list[
 def test_create_index_needs_no_torch() -> None:
     code = "import sys; sys.modules['torch'] = None; import wids; wids.create_index('.', 'all.json')"
 
-    subprocess.run([sys.executable, "-c", code], check=True, env=None)
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
     assert len(urls("all.json")) == 3
 

@@ -1,4 +1,4 @@
-"""`widsindex diff`, and what other commands say of selections."""
+"""`widsindex diff`, and what other commands print about selections."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cli.conftest import subcommands
+from tests.cli.conftest import ROOT, subcommands
 from tests.storage.web_server import web_server
 from tests.support import write_descriptor, write_shards, write_tar
 from wids.tools import write_selection
@@ -226,7 +226,9 @@ def test_ls_and_cat_fetch_no_whole_shard(folder: Path, run: Run) -> None:
 def test_ls_cat_and_info_import_no_torch() -> None:
     for arguments in (["ls", "train.json"], ["cat", "train.json", "0", "jpg"], ["info", "-f", "train.json"]):
         code = f"import sys\nfrom wids.cli import main\nsys.exit(main({arguments}) or 'torch' in sys.modules)"
-        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True
+        )
 
 
 # cat

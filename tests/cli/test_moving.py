@@ -1,4 +1,4 @@
-"""`widsindex import` and `export`: what they say, and what bad input makes of them."""
+"""`widsindex import` and `export`: what they print, and bad input."""
 
 from __future__ import annotations
 

@@ -168,7 +168,15 @@ def test_no_example_in_help_is_broken_in_two(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize(
-    "command", ["ls many.json", "ls many.json --json", "cat many.json jpg", "info -f train.json", "--help"]
+    "command",
+    [
+        "ls many.json",
+        "ls many.json --json",
+        "cat many.json jpg",
+        "info -f train.json",
+        "sample train.json one --cat jpg",
+        "--help",
+    ],
 )
 def test_a_reader_that_closes_the_pipe_ends_the_program_without_a_message(command: str, folder: Path) -> None:
     write_descriptor(folder / "many.json", [{"url": "train-000000.tar", "nsamples": 2}] * 5000)

@@ -1,4 +1,4 @@
-"""A cluster does the work of `create_index`: real Dask workers in processes of their own, one of them killed in the middle."""
+"""`create_index` on a cluster: real Dask workers in processes of their own, one of them killed in the middle."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_dask_cluster_finds_what_one_process_finds_although_a_worker_is_killed
     Path(shards[30]).unlink()
     Path("hidden").rename(shards[30])
     os.kill(busy[0], signal.SIGKILL)
-    thread.join(60)
+    thread.join(150)
 
     assert {**result["content"], "index": "serial.widx"} == {**serial, "name": result["content"]["name"]}
     assert Path("cluster.widx").read_bytes() == Path("serial.widx").read_bytes()

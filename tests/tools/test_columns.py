@@ -1,4 +1,4 @@
-"""`widsindex columns` keeps what the samples say, reads each shard once, and goes on where it was killed."""
+"""`widsindex columns` extracts values of JSON fields, reads each shard once, and resumes after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `create_index` has found stays found, wherever shards lie and whoever reads them."""
+"""`create_index`: repeated and interrupted runs, remote shards, executors, memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def read(path: str) -> list[dict[str, Any]]:
     return shardlist
 
 
-# Going on, and coming again
+# Interrupted and repeated runs
 
 
 def test_a_second_create_index_opens_no_shard_and_writes_the_same(shards: list[str], opened: list[str]) -> None:
@@ -401,7 +401,7 @@ class Breaking(Executor):
         return future
 
 
-@pytest.mark.parametrize("at_submit", [False, True])
+@pytest.mark.parametrize("at_submit", [False, True], ids=["future fails", "submit fails"])
 def test_results_from_before_the_death_of_a_worker_are_not_lost(*, at_submit: bool) -> None:
     done: list[int] = []
     with pytest.raises(WidsError, match="was killed, perhaps for lack of memory"):
@@ -436,6 +436,7 @@ class GivingUp(Executor):
 @pytest.mark.parametrize(
     ("error", "message"),
     [(None, "CancelledError; fix the cause"), (KilledWorker("4 workers died"), "KilledWorker: 4 wor")],
+    ids=["cancelled", "own exception"],
 )
 def test_an_executor_that_gives_up_raises_wids_error(error: Exception | None, message: str) -> None:
     done: list[int] = []

@@ -1,4 +1,4 @@
-"""What is written for DALI and Energon tells of every sample and file, as CPython's `tarfile` finds them."""
+"""Files written for DALI and Energon list every sample and file that CPython's `tarfile` finds."""
 
 from __future__ import annotations
 

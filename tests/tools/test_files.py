@@ -1,4 +1,4 @@
-"""A descriptor appears whole, where it was asked for, and for whom it was."""
+"""Descriptors are written whole or not at all, through links, with the right permissions."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Each thing that can be wrong with a dataset is found, counted and named; and nothing is where all is right."""
+"""`verify` finds, counts and names everything that can be wrong with a dataset, and finds nothing in an intact one."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -262,7 +263,9 @@ def test_a_pack_of_another_archive_is_not_used(tmp_path: Path) -> None:
     assert [finding.kind for finding in find(path)] == ["md5", "index-unused"]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no ZIP", b"PK\5\6" + bytes(18)])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"no ZIP", b"PK\5\6" + bytes(18)], ids=["missing", "empty", "no ZIP", "ZIP without members"]
+)
 def test_a_missing_or_damaged_pack_is_a_warning(tmp_path: Path, content: bytes | None) -> None:
     path = one_shard(tmp_path, sample_members(2))
     create_index(tmp_path / "a.tar", path, index=True)
@@ -360,7 +363,12 @@ def test_a_packed_index_that_differs_from_the_shard_is_an_error(tmp_path: Path) 
 
 def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "wids", "verify", *arguments], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "wids", "verify", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

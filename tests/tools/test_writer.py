@@ -1,4 +1,4 @@
-"""Shards that `ShardWriter` makes are read the same by all who read tars, and are there whole or not at all."""
+"""`ShardWriter`: its shards are read alike by all readers of tars, and appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def read(shards: object, **options: Any) -> list[tuple[str, dict[str, bytes]]]:
         return [(dataset.key(index), dict(dataset.read(index))) for index in range(len(dataset))]
 
 
-# Read by everyone
+# Other readers
 
 
 def members(samples: list[Sample]) -> list[tuple[str, bytes]]:
@@ -333,7 +333,7 @@ def test_a_sample_that_would_not_be_read_back_is_refused_and_the_next_is_written
     assert [key for key, _ in read(str(tmp_path / "a.json"))] == ["before", "after"]
 
 
-# Whole or not at all, and going on
+# Failures and resuming
 
 
 class StopError(Exception):
@@ -468,6 +468,7 @@ def test_a_full_disk_is_an_error_that_names_the_shard_and_leaves_no_file(tmp_pat
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "a-%d.tar")],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         check=False,
         text=True,
@@ -593,7 +594,7 @@ def test_an_abandoned_compressed_shard_prints_nothing_at_exit(tmp_path: Path, su
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("align", [None, 4096])
+@pytest.mark.parametrize("align", [None, 4096], ids=["packed", "aligned"])
 def test_samples_written_by_several_threads_are_all_kept(tmp_path: Path, align: int | None) -> None:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -1,4 +1,4 @@
-"""A writer, and a `reshard`, that are killed at random moments: what is there is whole, and going on ends as if nothing had been."""
+"""`ShardWriter` and `reshard` killed at random moments: existing shards are whole, and resuming gives the same as no kill."""
 
 from __future__ import annotations
 
