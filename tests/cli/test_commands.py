@@ -504,17 +504,20 @@ def run_with_own_start(after: str, shards: list[str]) -> subprocess.CompletedPro
         # It is blocked until the process has a handler for it.
         pytest.param("os.kill(process.pid, signal.SIGINT)", id="interrupted while it is set up"),
         pytest.param(
-            "[(other.kill(), other.join()) for other in others];"
+            # Opens when the other one reads it; the pool's thread gets as far as it can before it has to wait for this one.
+            "[(open('wait.tar', 'wb'), other.kill(), other.join()) for other in others];"
             "[thread.join(5) for thread in threading.enumerate() if 'Executor' in type(thread).__name__]",
             id="killed while the pool starts another",
         ),
     ],
 )
 def test_a_worker_process_that_ends_while_the_pool_starts_is_a_one_line_error(shards: list[str], after: str) -> None:
-    done = run_with_own_start(after, shards)
+    os.mkfifo("wait.tar")
+
+    done = run_with_own_start(after, ["wait.tar", *shards])
 
     assert done.returncode == 1
-    assert done.stderr.startswith(b"widsindex: a process that read shards was ended from outside")
+    assert done.stderr.startswith(b"widsindex: a worker process was killed, perhaps for lack of memory")
     assert done.stderr.count(b"\n") == 1
 
 
