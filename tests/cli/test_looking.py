@@ -311,14 +311,27 @@ def test_an_option_may_stand_before_an_optional_argument(run: Run) -> None:
 # sample
 
 
-def test_a_sample_that_cannot_be_decoded_is_shown_as_it_is_stored(folder: Path, run: Run) -> None:
-    write_tar(folder / "it's.tar", [("k.jpg", b"no image"), ("k.txt", b"text")])
+def test_a_field_that_cannot_be_decoded_is_shown_as_it_is_stored(folder: Path, run: Run) -> None:
+    fields = {
+        "txt": "Grüße".encode(),
+        "jpg": b"no image",
+        "cls": b"7",
+        "npy": b"no array",
+        "json.gz": gzip.compress(b"[1]"),
+    }
+    write_tar(folder / "it's.tar", [(f"k.{field}", data) for field, data in fields.items()])
 
     status, output, errors = run("sample", "it's.tar")
 
     assert status == 1
-    assert "b'no image'" in output
-    assert "b'text'" in output
+    values = [line.split(maxsplit=3) for line in output.splitlines()[: len(fields)]]
+    assert {name: value for name, _, _, value in values} == {
+        ".txt": "'Grüße'",
+        ".jpg": "b'no image'",
+        ".cls": "7",
+        ".npy": "b'no array'",
+        ".json.gz": "[1]",
+    }
     assert errors.endswith("see it with: widsindex sample 'it'\"'\"'s.tar' 0\n")
 
 

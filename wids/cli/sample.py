@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wids.cli.arguments import add_command, add_data_set
 from wids.cli.terminal import paint, printable, rename, terminal_width
+from wids.errors import DecodeError
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +28,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "sample",
         run,
         title="show one sample",
-        description="Show one sample: its fields, their sizes and their values, or the stored bytes if a field cannot be decoded.",
+        description="Show one sample: its fields, their sizes and their values, or the stored bytes of a field that cannot be decoded.",
         examples="""
 widsindex sample train.json 1900
 widsindex sample train.json -- -1
@@ -48,7 +50,6 @@ def run(options: argparse.Namespace) -> None:
     """Show a sample."""
     from wids.cli.inputs import data_set
     from wids.dataset import ShardListDataset
-    from wids.errors import DecodeError
     from wids.tools.contents import index_in
 
     if options.width is not None and options.width < 1:
@@ -67,12 +68,26 @@ def run(options: argparse.Namespace) -> None:
         print("dataset size:", len(dataset), file=sys.stderr)
         width = options.width or (terminal_width() or _TITLES + _WIDTH) - _TITLES
         stored = dataset[index]
-        try:
-            shown = stored if options.raw else dataset.decode("PIL")[index]
-        except DecodeError:
+        if options.raw:
             _show(stored, stored, width)
+            return
+        try:
+            _show(dataset.decode("PIL")[index], stored, width)
+        except DecodeError:
+            _show(_decode_each(stored, dataset.read(index)), stored, width)
             raise
-        _show(shown, stored, width)
+
+
+def _decode_each(stored: Mapping[str, Any], fields: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return a sample with those of its fields decoded that can be."""
+    from wids.decode import default_decoder
+
+    decode = default_decoder("PIL")
+    sample = dict(stored)
+    for field, data in fields.items():
+        with suppress(DecodeError):
+            sample |= decode({"__key__": sample["__key__"], field: data})
+    return sample
 
 
 def _show(sample: Mapping[str, Any], stored: Mapping[str, Any], width: int) -> None:
