@@ -234,7 +234,7 @@ def test_bad_files_are_errors_that_name_them(tmp_path: Path, whole: wids.ShardLi
         whole.add_columns(tmp_path / "x.xml")
     with pytest.raises(FileNotFoundError, match=r"there is no file .*gone\.parquet"):
         whole.add_columns(tmp_path / "gone.parquet")
-    with pytest.raises(TypeError, match="source is a int"):
+    with pytest.raises(TypeError, match="source is of type int"):
         whole.add_columns(7)
 
 

@@ -200,7 +200,7 @@ def test_joins_with_wrong_arguments_are_errors(
         left.join(right, on="index")
     with pytest.raises(ValueError, match="how is 'outer'"):
         left.join(right, how="outer")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="source is a int"):
+    with pytest.raises(TypeError, match="source is of type int"):
         left.join(3)
     with pytest.raises(TypeError, match="the other dataset's are tuple"):
         _ = left.join(right.to_tuple("txt"))[0]

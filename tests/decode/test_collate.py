@@ -181,9 +181,9 @@ def test_a_missing_field_names_itself_and_the_sample_without_it() -> None:
         ([], "no samples"),
         ((), "no samples"),
         ([(1, 2), (1,)], "sample 1 of the batch has 1 value, the first has 2"),
-        ([{"a": 1}, (1,)], "sample 1 of the batch is a tuple, the first a dict"),
-        ([(1,), {"a": 1}], "sample 1 of the batch is a dict, the first a tuple"),
-        ([(1,), None], "sample 1 of the batch is a NoneType"),
+        ([{"a": 1}, (1,)], "sample 1 of the batch is of type tuple, the first of type dict"),
+        ([(1,), {"a": 1}], "sample 1 of the batch is of type dict, the first of type tuple"),
+        ([(1,), None], "sample 1 of the batch is of type NoneType"),
     ],
     ids=["empty", "empty tuple", "lengths", "dict and tuple", "tuple and dict", "None"],
 )

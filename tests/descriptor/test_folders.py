@@ -135,6 +135,8 @@ def test_splits_of_energon_are_chosen_by_name(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(DescriptorError, match="has no split 'dev'; it has train"):
         load(tmp_path, "dev")
+    with pytest.raises(DescriptorError, match="the split 'test' has no shards; name another one"):
+        load(tmp_path, "test")
 
 
 def test_the_only_split_of_energon_with_shards_needs_no_name(tmp_path: Path) -> None:

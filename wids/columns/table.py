@@ -90,7 +90,7 @@ def read_table(
         found = _from_arrow_table(_flatten(arrow().table(source)), old, key, name)
     else:
         raise TypeError(
-            f"source is a {type(source).__name__}; it must be a path, a URL, a mapping of arrays, or a table of Arrow"
+            f"source is of type {type(source).__name__}; it must be a path, a URL, a mapping of arrays, or a table of Arrow"
         )
     return _make_table(found, wanted, key, lengths, redact(name))
 

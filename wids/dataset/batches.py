@@ -39,6 +39,6 @@ class Batches:
             samples = self._dataset.__getitems__(range(first, stop))
             if not isinstance(samples[0], tuple):
                 raise TypeError(
-                    f"batched() takes tuples, but sample {first} is a {type(samples[0]).__name__}; call to_tuple() first"
+                    f"batched() takes tuples, but sample {first} is of type {type(samples[0]).__name__}; call to_tuple() first"
                 )
             yield stack_columns(samples)

@@ -75,7 +75,7 @@ def _check_kinds(samples: Sequence[Any], kind: type) -> None:
     for place, sample in enumerate(samples):
         if not isinstance(sample, kind):
             raise ValueError(  # noqa: TRY004  # the same type for every reason why samples cannot be one batch
-                f"sample {place} of the batch is a {type(sample).__name__}, the first a {type(samples[0]).__name__}; make "
+                f"sample {place} of the batch is of type {type(sample).__name__}, the first of type {type(samples[0]).__name__}; make "
                 "them alike"
             )
 

@@ -205,6 +205,8 @@ def read_folder(folder: Folder, split: str | None = None, kind: str | None = Non
 
     layout = energon.read_layout(folder, kind) or hub.read_layout(folder, kind)
     names = layout.choose(split, folder.name)
+    if not names and split is not None:
+        raise DescriptorError(f"{folder.name}: the split {split!r} has no shards; name another one")
     if not names:
         raise DescriptorError(
             f"{folder.name}: this folder holds no .tar shards; name the folder that does, or make shards of a folder of "

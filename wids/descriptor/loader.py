@@ -103,7 +103,7 @@ def load_descriptor(
         ]
     else:
         raise TypeError(
-            f"shards is a {type(shards).__name__}; it must be a path, URL, file, descriptor or list of shards"
+            f"shards is of type {type(shards).__name__}; it must be a path, URL, file, descriptor or list of shards"
         )
     name = dataset_name if dataset_name is not None else spec.get("name") or ""
     for shard in found:

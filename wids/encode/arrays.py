@@ -38,7 +38,7 @@ def encode_npz(value: Any, *, allow_pickle: bool) -> bytes:
         ValueError: An array holds Python objects, and pickles are not allowed; or a name would be read back as another.
     """
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise TypeError(f"it is a {type(value).__name__}; .npz holds a dictionary of names and arrays")
+        raise TypeError(f"it is of type {type(value).__name__}; .npz holds a dictionary of names and arrays")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in value.items():
@@ -99,7 +99,9 @@ def encode_safetensors(value: Any) -> bytes:
     others = [one for one in value.values() if not torch.is_tensor(one)] if isinstance(value, Mapping) else [value]
     if others:
         held = "one of its values" if isinstance(value, Mapping) else "it"
-        raise TypeError(f"{held} is a {type(others[0]).__name__}; .safetensors holds a dictionary of names and tensors")
+        raise TypeError(
+            f"{held} is of type {type(others[0]).__name__}; .safetensors holds a dictionary of names and tensors"
+        )
     tensors = {name: tensor.contiguous() for name, tensor in value.items()}
     data: bytes = require("safetensors.torch", "safetensors").save(tensors)
     return data

@@ -57,7 +57,7 @@ def encode_flac(value: Any) -> bytes:
 
 def _check(value: Any) -> tuple[np.ndarray[Any, Any], int]:
     if not (isinstance(value, (tuple, list)) and len(value) == 2):
-        raise TypeError(f"it is a {type(value).__name__}; sound is a pair of samples and their rate")
+        raise TypeError(f"it is of type {type(value).__name__}; sound is a pair of samples and their rate")
     samples = np.asarray(value[0], np.float32)
     if samples.ndim != 2 or not samples.shape[0]:
         raise ValueError(f"its samples have the shape {samples.shape}; it must be (channels, frames)")

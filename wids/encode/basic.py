@@ -31,7 +31,7 @@ def encode_text(value: Any) -> bytes:
         UnicodeEncodeError: The text has a lone surrogate.
     """
     if not isinstance(value, str):
-        raise TypeError(f"it is a {type(value).__name__}; text is a str, or bytes")
+        raise TypeError(f"it is of type {type(value).__name__}; text is a str, or bytes")
     return value.encode()
 
 
@@ -111,7 +111,7 @@ def encode_json_lines(value: Any) -> bytes:
         TypeError: The value is no list, or JSON cannot hold one of its elements.
     """
     if not isinstance(value, (list, tuple)):
-        raise TypeError(f"it is a {type(value).__name__}; .jsonl holds a list, one value per line")
+        raise TypeError(f"it is of type {type(value).__name__}; .jsonl holds a list, one value per line")
     return b"".join(encode_json(one) + b"\n" for one in value)
 
 

@@ -81,7 +81,7 @@ def _fits_16_bits(image: PIL.Image.Image) -> bool:
 def _to_array(value: Any) -> np.ndarray[Any, Any]:
     if not isinstance(value, np.ndarray):
         if not (hasattr(value, "numpy") and hasattr(value, "detach")):
-            raise TypeError(f"it is a {type(value).__name__}; an image is one of Pillow's, an array or a tensor")
+            raise TypeError(f"it is of type {type(value).__name__}; an image is one of Pillow's, an array or a tensor")
         value = value.detach().cpu().numpy()
         if value.ndim == 3 and value.shape[0] in {1, 3, 4} and value.shape[2] not in {1, 3, 4}:
             value = value.transpose(1, 2, 0)

@@ -72,7 +72,7 @@ class BucketBatchSampler(EpochSampler):
     ) -> None:
         if not isinstance(sampler, LaneSampler):
             raise TypeError(
-                f"sampler is a {type(sampler).__name__}; it must be a sampler of wids, which knows all ranks' order"
+                f"sampler is of type {type(sampler).__name__}; it must be a sampler of wids, which knows all ranks' order"
             )
         if batch_size is None and max_cost is None:
             raise ValueError("neither batch_size nor max_cost is given; give one")
