@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 
 from wids.errors import DescriptorError
-from wids.tools.files import check_place, write_json
+from wids.tools.files import check_place, make_folder, refuse_url, write_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 
 def test_a_failed_write_leaves_the_old_descriptor(tmp_path: Path) -> None:
@@ -92,3 +93,16 @@ def test_check_place_refuses_paths_where_no_descriptor_can_be(tmp_path: Path, na
 
     with pytest.raises(DescriptorError, match=message):
         check_place(tmp_path / name)
+
+
+@pytest.mark.parametrize("check", [check_place, make_folder, refuse_url])
+def test_no_folder_is_made_of_a_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Callable[[Path], None]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(DescriptorError, match=r"^s3://bucket/all\.json: is a URL, and only local files"):
+        check(Path("s3://bucket/all.json"))
+    assert list(tmp_path.iterdir()) == []
+    Path("s3:/bucket").mkdir(parents=True)
+    refuse_url(Path("s3:/bucket/all.json"))

@@ -12,6 +12,7 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
+from PIL import Image
 
 import wids
 from tests.support import as_nobody, sample_members, write_shards, write_tar
@@ -300,6 +301,25 @@ def test_images_of_a_split_are_in_its_folder(images: Path, tmp_path: Path) -> No
     found = import_folder(tmp_path / "all", tmp_path / "a.json", split="val", name="mine")
     assert found.content["name"] == read(tmp_path / "a.json")["name"] == "mine"
     assert sum(shard["nsamples"] for shard in found.content["shardlist"]) == 5
+
+
+def test_classes_of_a_named_split_may_be_divided_into_folders(tmp_path: Path) -> None:
+    for name in ("n01/images/1.png", "n02/images/2.png", "n02/images/3.png"):
+        path = tmp_path / "tiny" / "train" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4)).save(path)
+
+    with pytest.raises(DescriptorError, match=r"if they are the classes, import .*tiny with --split train$"):
+        import_folder(tmp_path / "tiny" / "train", tmp_path / "a.json")
+    import_folder(tmp_path / "tiny", tmp_path / "a.json", split="train")
+
+    dataset = wids.ShardListDataset(tmp_path / "a.json")
+    assert dataset.spec["classes"] == ["n01", "n02"]
+    assert [(dataset.key(index), dataset[index][".cls"]) for index in range(3)] == [
+        ("n01/images/1", 0),
+        ("n02/images/2", 1),
+        ("n02/images/3", 1),
+    ]
 
 
 def test_resumed_packing_of_images_writes_the_missing_shards_only(images: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from wids.descriptor.urls import local_path
 from wids.errors import DescriptorError, redact
 from wids.storage import Storage
 from wids.tools import recount, write_json
-from wids.tools.files import writing
+from wids.tools.files import refuse_url, writing
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def run(options: argparse.Namespace) -> None:
 
     storage = Storage()
     path = Path(options.file)
+    refuse_url(path)
     load_descriptor(path, fetch=storage.read)  # raises for what is no descriptor, before anything is changed
     before = path.read_bytes()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -22,8 +23,10 @@ def check_place(path: Path) -> None:
     """Check that a descriptor could be written here, before the work for it is done.
 
     Raises:
-        DescriptorError: The folder is missing, or the path is one, or the name is one of a shard or an index pack.
+        DescriptorError: The folder is missing, or the path is one, or the name is one of a shard or an index pack; or it is
+            a URL.
     """
+    refuse_url(path)
     if not path.parent.is_dir():
         raise DescriptorError(f"{path}: there is no folder {path.parent}; make it, or name another file")
     if path.is_dir():
@@ -32,6 +35,20 @@ def check_place(path: Path) -> None:
         raise DescriptorError(f"{path}: is a name for a shard; name the descriptor {path.name.partition('.')[0]}.json")
     if path.suffix == SUFFIX:
         raise DescriptorError(f"{path}: {SUFFIX} is the extension of index packs; name the descriptor {path.stem}.json")
+
+
+def refuse_url(path: Path) -> None:
+    """Check that a path to write to is not the URL of a store.
+
+    Raises:
+        DescriptorError: It is one.
+    """
+    # Path has taken one of the two slashes away.
+    if path.parts and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+:", path.parts[0]) and not path.parent.is_dir():
+        url = f"{path.parts[0]}//{'/' * (path.parts[0] == 'file:')}{'/'.join(path.parts[1:])}"
+        raise DescriptorError(
+            f"{redact(url)}: is a URL, and only local files are written here; name one, and upload it"
+        )
 
 
 def refuse_shards(path: Path, urls: Iterable[str]) -> None:
@@ -52,8 +69,10 @@ def make_folder(path: Path) -> None:
     """Make a folder, with those around it, where it is not there.
 
     Raises:
+        DescriptorError: It is the URL of one in a store.
         OSError: It cannot be made; names it, and what to do.
     """
+    refuse_url(path)
     with explaining(str(path)):
         try:
             path.mkdir(parents=True, exist_ok=True)

@@ -58,23 +58,22 @@ def list_images(folder: Path, split: str | None = None) -> ImageFolder:
 
     Args:
         folder: Holds one folder per class; or, if a split is named, one such folder per split.
-        split: Name of the split's folder; None where there are no splits.
+        split: Name of the split's folder, whose folders are the classes even if each of them is divided further; None where
+            there are no splits.
 
     Raises:
         DescriptorError: There is no such split, or one must be named.
         OSError: A folder cannot be looked into.
     """
-    if split is not None:
-        if not (folder / split).is_dir():
-            raise DescriptorError(
-                f"{folder}: has no folder {split!r}; name the folder that holds the classes of the split"
-            )
-        return list_images(folder / split)
+    if split is not None and not (folder / split).is_dir():
+        raise DescriptorError(f"{folder}: has no folder {split!r}; name the folder that holds the classes of the split")
+    folder = folder / (split or "")
     found = {name: list(_find_images(folder / name)) for name in _folders_in(folder)}
     divided = [name for name, files in found.items() if files and all("/" in file for file in files)]
-    if divided and len(divided) == sum(map(bool, found.values())):
+    if split is None and divided and len(divided) == sum(map(bool, found.values())):
         raise DescriptorError(
-            f"{folder}: has folders of folders of images, {', '.join(divided[:5])}; name one as the split with --split, or as the folder"
+            f"{folder}: has folders of folders of images, {', '.join(divided[:5])}; name one as the split with --split, or as "
+            f"the folder; if they are the classes, import {folder.absolute().parent} with --split {folder.absolute().name}"
         )
     classes = [name for name, files in found.items() if files]
     names = _Keys()
