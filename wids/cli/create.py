@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from wids.cli.arguments import add_command, add_workers
-from wids.cli.terminal import fold
+from wids.cli.terminal import fold, printable
 from wids.errors import redact
 from wids.words import samples_in_shards
 
@@ -53,8 +53,20 @@ find . -name 'train-*.tar' | sort | widsindex create - -o -
     add_workers(parser)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Write a descriptor."""
+def run(options: argparse.Namespace) -> int:
+    """Write a descriptor; return the exit status."""
+    from wids.tools.create import LeftOutError
+
+    try:
+        _create(options)
+    except LeftOutError as error:
+        summary, *reasons = str(error).split("\n")
+        print(f"widsindex: {printable(summary)}", *map(printable, reasons), sep="\n  ", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _create(options: argparse.Namespace) -> None:
     from wids.cli.inputs import expand_names
     from wids.cli.workers import workers
     from wids.tools import create_index

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 
+class LeftOutError(WidsError):
+    """Shards cannot be read; names them, and if they are several, each on a line of its own behind the first."""
+
+
 def create_index(
     shards: Any,
     output: str | os.PathLike[str] | None,
@@ -150,11 +154,14 @@ def _list_found(found: Sequence[tuple[str, str]], survey: Survey, pack: Path | N
 
 def _name_left_out(path: Path | None, errors: Mapping[str, str], num_shards: int) -> WidsError:
     """Return the error that lists the shards which cannot be read."""
-    where = path or "descriptor"
-    left_out = "; ".join(errors.values())
+    where = " ".join(str(path or "descriptor").split())
+    gap = " " if len(errors) == 1 else "\n"
+    left_out = gap.join(" ".join(error.split()) for error in errors.values())
     if len(errors) == num_shards:
-        return WidsError(f"{where}: not written, no shard can be read: {left_out}")
-    return WidsError(f"{where}: {counted_of(len(errors), num_shards, 'shard', 'was', 'were')} left out: {left_out}")
+        return LeftOutError(f"{where}: not written, no shard can be read:{gap}{left_out}")
+    return LeftOutError(
+        f"{where}: {counted_of(len(errors), num_shards, 'shard', 'was', 'were')} left out:{gap}{left_out}"
+    )
 
 
 def name_shards(urls: Sequence[str], folder: Path, base: str | None) -> list[str]:
