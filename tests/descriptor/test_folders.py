@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import re
+import uuid
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import orjson
 import pytest
 from hypothesis import given
@@ -16,7 +19,8 @@ from wids.descriptor import load_descriptor
 from wids.descriptor.documents import parse_document
 from wids.descriptor.hub import split_by_names
 from wids.descriptor.urls import expand_braces
-from wids.errors import DescriptorError
+from wids.errors import DescriptorError, FetchError
+from wids.storage import Storage
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -366,3 +370,81 @@ def test_an_unmatched_brace_is_an_error_unless_escaped(pattern: str) -> None:
     with pytest.raises(DescriptorError, match="it has an unmatched brace"):
         expand_braces(pattern)
     assert expand_braces(re.sub(r"([{}])", r"\\\1", pattern)) == [pattern]
+
+
+# Patterns
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The same shards in a folder and in a store; return path and URL."""
+    folder = tmp_path_factory.mktemp("twice")
+    names = [
+        "a/t-0.tar",
+        "a/t-1.tar",
+        "a/._t-1.tar",
+        "a/t-1.json",
+        "b/t-1.tar",
+        "b/c/t-9.tar.gz",
+        "top[1].tar",
+        "top1.tar",
+    ]
+    write(folder, tars(*names))
+    store = f"memory://{uuid.uuid4().hex}"
+    for name in names:
+        fsspec.filesystem("memory").pipe_file(f"{store}/{name}", b"")
+    return str(folder), store
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a/*.tar",
+        "a/t-[1-9].tar",
+        "*/t-1.tar",
+        "[ab]/*",
+        "*/c/*.tar*",
+        "*.tar",
+        "{b,a}/t-*.tar",
+        "*/*/*",
+        "top[1].tar",
+        "b/*",
+    ],
+)
+def test_a_pattern_finds_in_a_store_what_it_finds_in_a_folder(twice: tuple[str, str], pattern: str) -> None:
+    storage = Storage()
+    folder, store = twice
+
+    found = load_descriptor(f"{store}/{pattern}", fetch=storage.read, list_folder=storage.list_folder).shards
+
+    expected = [
+        path
+        for name in expand_braces(pattern)
+        for path in sorted([name] if Path(folder, name).exists() else glob.glob(name, root_dir=folder))  # noqa: PTH207
+        if Path(folder, path).is_file() and not path.rpartition("/")[2].startswith("._")
+    ]
+    assert expected
+    assert [shard["url"].removeprefix(f"{store}/") for shard in found] == expected
+
+
+def test_patterns_that_find_nothing_in_a_store_are_errors(twice: tuple[str, str]) -> None:
+    storage = Storage()
+
+    def load_pattern(pattern: str) -> None:
+        load_descriptor(f"{twice[1]}/{pattern}", fetch=storage.read, list_folder=storage.list_folder)
+
+    with pytest.raises(DescriptorError, match=r"/a/x\*\.tar: nothing matches this pattern"):
+        load_pattern("a/x*.tar")
+    with pytest.raises(DescriptorError, match=r"has \*\*, which is for local folders"):
+        load_pattern("**/*.tar")
+    with pytest.raises(FetchError, match=r"no\[1\]\.json: cannot be opened"):
+        load_pattern("none/no[1].json")
+
+
+def test_a_web_server_lists_nothing_so_that_wildcards_are_part_of_the_name() -> None:
+    storage = Storage()
+    urls = ["http://[::1]:1/a-*.tar", "https://host/a[1].tar?sig=*"]
+
+    found = load_descriptor(urls, fetch=storage.read, list_folder=storage.list_folder)
+
+    assert [shard["url"] for shard in found.shards] == urls

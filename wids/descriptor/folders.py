@@ -7,6 +7,7 @@ Face dataset repository, and all others are folders of tars. Small files beside 
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ KINDS = ("energon", "huggingface", "tars")
 _DESCRIBING = frozenset([".nv-meta/", "README.md"])
 _NO_FOLDER = re.compile(r"^(https?|pipe):|\.json$|[{}*?\[\]]", re.IGNORECASE)
 """What is never taken for a folder: web servers and commands cannot list one, and JSON files and patterns are not folders."""
+_WILDCARD = re.compile(r"\*|\[.+\]")
+_FIRST_PART = len(["s3:", "", "bucket"])
+"""Place of the first part of a URL, split at its slashes, in which wildcards are looked for."""
 _DEEPEST = 8
 """Most levels of subfolders that are searched."""
 
@@ -182,6 +186,45 @@ def list_local(location: str) -> list[str] | None:
     if path is None or not os.path.isdir(path):  # noqa: PTH112 - Path would change some paths
         return None
     return sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(path))
+
+
+def find_in_store(patterns: Iterable[str], list_folder: ListFolder) -> list[str]:
+    """Return the URLs that patterns stand for, in their order, and sorted for each.
+
+    Args:
+        patterns: URLs, which may have `*` and `[…]` behind their host; a `?` begins a query. A URL without any stands for
+            itself, and so does one whose folder cannot be listed, as on a web server.
+        list_folder: Lists folders in stores.
+
+    Raises:
+        DescriptorError: A pattern has `**`.
+        FetchError: The store cannot be reached.
+    """
+    return [url for pattern in patterns for url in _match_in_store(pattern, list_folder)]
+
+
+def _match_in_store(pattern: str, list_folder: ListFolder) -> list[str]:
+    *folders, last = parts = pattern.split("/")
+    first = next((place for place, part in enumerate(parts) if place >= _FIRST_PART and _WILDCARD.search(part)), None)
+    if first is None or list_folder("/".join(parts[:first])) is None:
+        return [pattern]
+    if "**" in pattern:
+        raise DescriptorError(
+            f"{redact(pattern)}: has **, which is for local folders; write a * for each folder, as in */*.tar"
+        )
+    found = ["/".join(parts[:first])]
+    for part in folders[first:]:
+        found = [f"{url}/{name[:-1]}" for url in found for name in _match(part + "/", list_folder(url) or [])]
+    return [f"{url}/{name}" for url in found for name in _match(last, list_folder(url) or []) if not name.endswith("/")]
+
+
+def _match(pattern: str, names: list[str]) -> list[str]:
+    """Return the names that a pattern matches; only the pattern itself, if that is one of them."""
+    return (
+        [pattern]
+        if pattern in names
+        else fnmatch.filter([name for name in names if not name.startswith("._")], pattern)
+    )
 
 
 def read_folder(folder: Folder, split: str | None = None, kind: str | None = None) -> tuple[str, list[dict[str, Any]]]:

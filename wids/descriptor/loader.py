@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wids.descriptor.folders import list_local, open_folder, read_folder
+from wids.descriptor.folders import find_in_store, list_local, open_folder, read_folder
 from wids.descriptor.schema import (
     check_list,
     check_object,
@@ -128,7 +128,7 @@ class _Loader:
         if folder is not None:
             return dict(options or {}), self._rebased(read_folder(folder, self._split)[1])
         self.refuse_split(redact(name))
-        listed = _list_shards(name)
+        listed = _list_shards(name, self._list_folder)
         if listed is not None:
             return dict(options or {}), self._rebased([{"url": url} for url in listed])
         return self._load_source(name, (), options)
@@ -294,7 +294,7 @@ def _refuse_rows(spec: dict[str, Any]) -> None:
         )
 
 
-def _list_shards(name: str) -> list[str] | None:
+def _list_shards(name: str, list_folder: ListFolder) -> list[str] | None:
     """Return the shards that a pattern or the name of a shard stands for; None when it names a descriptor."""
     path = local_path(name)
     if name.startswith("pipe:"):
@@ -302,15 +302,17 @@ def _list_shards(name: str) -> list[str] | None:
     if path is not None and os.path.exists(path):  # file names may have braces  # noqa: PTH110
         return [name] if is_tar(name) else None
     expanded = expand_braces(name)
-    if path is not None and glob.has_magic(name):
+    if path is None:
+        found = find_in_store(expanded, list_folder)
+    elif glob.has_magic(name):
         found = [
             match
             for pattern in expanded
             for match in sorted(glob.glob(local_path(pattern) or pattern, recursive=True))  # noqa: PTH207
+            if not os.path.basename(match).startswith("._")  # noqa: PTH119
         ]
-        if not found:
-            raise DescriptorError(f"{name}: nothing matches this pattern; is the folder right?")
-        expanded = [match for match in found if not os.path.basename(match).startswith("._")]  # noqa: PTH119
-    if len(expanded) > 1 or is_tar(name) or (path is not None and glob.has_magic(name)):
-        return expanded
-    return None
+    else:
+        found = expanded
+    if not found:
+        raise DescriptorError(f"{redact(name)}: nothing matches this pattern; is the folder right?")
+    return found if len(found) > 1 or found != expanded or is_tar(name) else None
