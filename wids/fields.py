@@ -43,15 +43,25 @@ def no_such_field(name: str, key: str | None, fields: Iterable[str]) -> KeyError
     return KeyError(f"{name!r}: sample {key!r} has no such field; it has {', '.join(fields) or 'none'}")
 
 
+def list_names(fields: Iterable[str] | str) -> list[str]:
+    """Return the fields that a user names, who may give a single one as such, and not as a list of letters.
+
+    Examples:
+        >>> list_names("jpg"), list_names(("jpg", ".cls"))
+        (['jpg'], ['jpg', '.cls'])
+    """
+    return [fields] if isinstance(fields, str) else list(fields)
+
+
 class FieldFilter:
     """The set of fields to read, in any spelling that lookups in a sample accept.
 
     Args:
-        names: Fields, each with or without its leading dot, in any case.
+        names: Fields, each with or without its leading dot, in any case; a str is one field.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = frozenset((name if name.startswith(".") else f".{name}").lower() for name in names)
+    def __init__(self, names: Iterable[str] | str) -> None:
+        self.names = frozenset((name if name.startswith(".") else f".{name}").lower() for name in list_names(names))
 
     def __contains__(self, field: object) -> bool:
         return isinstance(field, str) and field.lower() in self.names

@@ -108,6 +108,15 @@ def test_only_selected_fields_are_read(shards: list[tuple[str, int]]) -> None:
     assert set(after_a_function.read(3)) == {".txt", ".cls"}
 
 
+def test_a_single_field_is_named_without_a_list(shards: list[tuple[str, int]]) -> None:
+    dataset = wids.ShardListDataset(shards)
+
+    assert [name for name in wids.ShardListDataset(shards, fields="txt")[0] if name.startswith(".")] == [".txt"]
+    for whole in (dataset, wids.concat([dataset]), dataset.join(dataset.select_fields("cls"), prefix="other.")):
+        assert whole.read(3, "cls") == whole.read(3, ["cls"]) == {".cls": b"3"}
+        assert whole.view(3, ".cls") == {".cls": b"3"}
+
+
 def test_to_tuple_rename_select_fields_map_batched_and_decode_shape_samples(shards: list[tuple[str, int]]) -> None:
     dataset = wids.ShardListDataset(shards)
 

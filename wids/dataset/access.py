@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from wids.dataset.join import Join
 from wids.dataset.metadata import Metadata
 from wids.dataset.sample import Sample
-from wids.fields import FieldFilter, find_field, no_such_field
+from wids.fields import FieldFilter, find_field, list_names, no_such_field
 from wids.tar import StaleIndexError
 
 if TYPE_CHECKING:
@@ -23,18 +23,26 @@ class Access(Metadata):
     _shard_facts: list[tuple[str, str, int]]
     """For each shard: name of its dataset, URL, index of its first sample."""
 
-    def read(self, index: int, fields: Iterable[str] | None = None) -> dict[str, bytes]:
+    def read(self, index: int, fields: Iterable[str] | str | None = None) -> dict[str, bytes]:
         """Return `{field: bytes}` of one sample, undecoded.
+
+        Args:
+            index: Of the sample.
+            fields: The only fields to read, or the only one; None for all.
 
         Raises:
             IndexError: `index` is out of range.
         """
         return self._read(index, bytes, fields)
 
-    def view(self, index: int, fields: Iterable[str] | None = None) -> dict[str, memoryview]:
+    def view(self, index: int, fields: Iterable[str] | str | None = None) -> dict[str, memoryview]:
         """Return `{field: memoryview}` of one sample, undecoded; nothing is copied where the shard is mapped.
 
         A memoryview stays valid when the dataset is closed, and when the shard is evicted, renamed or removed.
+
+        Args:
+            index: Of the sample.
+            fields: The only fields to read, or the only one; None for all.
 
         Raises:
             IndexError: `index` is out of range.
@@ -91,7 +99,9 @@ class Access(Metadata):
             join.merge(located, join.other.locate(place))
         return located
 
-    def _read(self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None) -> dict[str, Any]:
+    def _read(
+        self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | str | None
+    ) -> dict[str, Any]:
         for step in self.transformations:
             if step.__class__ is Join:
                 return self._read_joined(index, make, fields)
@@ -100,7 +110,7 @@ class Access(Metadata):
         if fields is None:
             wanted = self._filter
         else:
-            names = [_find_field(name, reader, position) for name in fields]
+            names = [_find_field(name, reader, position) for name in list_names(fields)]
             wanted = FieldFilter(names) & self._filter
         sample = Sample()
         try:
@@ -111,11 +121,11 @@ class Access(Metadata):
         return sample
 
     def _read_joined(
-        self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | None
+        self, index: int, make: Callable[[memoryview], Any], fields: Iterable[str] | str | None
     ) -> dict[str, Any]:
         """Do what `_read` does for a dataset to which others are joined."""
         joined = self._joined_places(index)
-        own = None if fields is None else list(fields)
+        own = None if fields is None else list_names(fields)
         theirs: list[list[str]] = [[] for _ in joined]
         # A field that a joined dataset has is read there, and not here.
         for name in [] if own is None else list(own):

@@ -120,12 +120,12 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
         place = number - self._starts[component]
         return component, index.at(place) if hasattr(index, "sample_seed") else place
 
-    def read(self, index: int, fields: Iterable[str] | None = None) -> dict[str, bytes]:
+    def read(self, index: int, fields: Iterable[str] | str | None = None) -> dict[str, bytes]:
         """Return `{field: bytes}` of one sample, as `read` of its dataset does."""
         component, place = self.find(index)
         return self.datasets[component].read(place, fields)  # type: ignore[no-any-return]
 
-    def view(self, index: int, fields: Iterable[str] | None = None) -> dict[str, memoryview]:
+    def view(self, index: int, fields: Iterable[str] | str | None = None) -> dict[str, memoryview]:
         """Return `{field: memoryview}` of one sample, as `view` of its dataset does."""
         component, place = self.find(index)
         return self.datasets[component].view(place, fields)  # type: ignore[no-any-return]

@@ -56,7 +56,7 @@ class ShardListDataset(Access, Pipeline, Closing, _Base):  # type: ignore[type-a
             one that img2dataset, Energon, DALI or a Hugging Face repository has written; the counts in it are used.
         transformations: `"PIL"`, `"numpy"`, an image spec of webdataset, a callable, or a list of callables. `[]` or None
             leaves each field an `io.BytesIO`.
-        fields: The only fields to read, as `"jpg"` or `".jpg"`; None for all.
+        fields: The only fields to read, as `["jpg", ".cls"]`, or the only one, as `"jpg"`; None for all.
         on_error: What to do about a damaged sample: `"raise"` an error; `"replace"` it by the next readable sample of its
             shard; or a callable `(error, index)` that returns the sample to use.
         access: How remote shards are read. `"download"`: the whole shard is fetched into the disk cache when it is first
@@ -104,7 +104,7 @@ class ShardListDataset(Access, Pipeline, Closing, _Base):  # type: ignore[type-a
         shards: Any,
         *,
         transformations: Any = "PIL",
-        fields: Iterable[str] | None = None,
+        fields: Iterable[str] | str | None = None,
         on_error: Literal["raise", "replace"] | Callable[[Exception, int], Any] = "raise",
         access: Literal["download", "range", "auto"] = "download",
         cache_dir: str | None = None,
