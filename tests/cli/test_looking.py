@@ -342,6 +342,19 @@ def test_sample_takes_a_key(samples: list[dict[str, Any]], run: Run) -> None:
     assert run("sample", "train.json", "nobody")[0] == 1
 
 
+def test_a_field_too_large_for_memory_is_written_piece_by_piece(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wids.tar.reader.MAX_SPARSE_BYTES", 1000)  # as if its 300 kB were gigabytes
+    with (folder / "k.bin").open("wb") as file:
+        file.truncate(300_000)
+        file.seek(0, os.SEEK_END)
+        file.write(b"end")
+    subprocess.run(["tar", "--sparse", "-cf", "sparse.tar", "k.bin"], check=True)
+
+    assert run("sample", "sparse.tar", "--cat", "bin") == (0, "\0" * 300_000 + "end", "")
+
+
 # info
 
 

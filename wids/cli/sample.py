@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -59,8 +60,8 @@ def run(options: argparse.Namespace) -> None:
         given = index_in(options.sample)
         index = dataset.index_of(options.sample) if given is None else given
         if options.cat is not None:
-            (data,) = dataset.read(index, [options.cat]).values()
-            sys.stdout.buffer.write(data)
+            with dataset.open(index, options.cat) as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
             return
         if options.save is not None:
             _save(dataset.read(index), dataset.key(index), Path(options.save))
