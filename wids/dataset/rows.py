@@ -121,7 +121,9 @@ def as_indices(rows: Any, length: int, name: str = "rows") -> range | NDArray[np
 
 def _as_array(rows: Any, name: str) -> NDArray[Any]:
     if isinstance(rows, (str, bytes, set, frozenset, dict)) or not hasattr(rows, "__iter__"):
-        raise TypeError(f"{name} is of type {type(rows).__name__}; it must be a bool mask or indices, both in a fixed order")
+        raise TypeError(
+            f"{name} is of type {type(rows).__name__}; it must be a bool mask or indices, both in a fixed order"
+        )
     found = np.asarray(rows if hasattr(rows, "__array__") or isinstance(rows, (list, tuple)) else list(rows))
     if found.ndim != 1:
         raise TypeError(f"{name} has the shape {found.shape}; it must have one dimension")
