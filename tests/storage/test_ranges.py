@@ -268,7 +268,7 @@ def test_a_wrong_size_is_a_mismatch(ranges: WebServer, tmp_path: Path) -> None:
 
 def test_an_empty_object_is_an_error(ranges: WebServer, tmp_path: Path) -> None:
     ranges.objects["e.tar"] = b""
-    with pytest.raises(ValueError, match=r"e\.tar: no tar archive: the file is empty"):
+    with pytest.raises(ValueError, match=r"e\.tar: not a tar archive: the file is empty"):
         by_ranges([{"url": ranges.url("e.tar"), "nsamples": 1}], tmp_path / "cache").read(0)
 
 
