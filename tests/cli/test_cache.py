@@ -74,7 +74,7 @@ def test_fetch_with_shards_fetches_only_these(remote: str, server: WebServer, ru
     ("shards_text", "message"),
     [
         ("x", "--shards is 'x'; it must be a number, or the first and last of a range"),
-        ("2-1", "'2-1': a range is written with its lower number first"),
+        ("2-1", "--shards is '2-1'; a range is written with its lower number first"),
         ("0-3", "shards 0-3 are out of range for 3 shards"),
         ("-1", "--shards is '-1'"),
         ("1-", "--shards is '1-'"),

@@ -91,7 +91,7 @@ def test_ls_filters_by_key_and_shard(samples: list[dict[str, Any]], run: Run, pa
     ("shard", "message"),
     [
         ("3", "shard 3 is out of range for 3 shards, numbered from 0"),
-        ("2-1", "'2-1': a range is written with its lower number first"),
+        ("2-1", "is '2-1'; a range is written with its lower number first"),
         ("other*", "'other*': no shard has this name"),
         ("-1", "'-1': no shard has this name"),
     ],

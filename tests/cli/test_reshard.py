@@ -72,7 +72,7 @@ def test_reshard_with_two_processes_writes_the_same_shards(run: Run) -> None:
         (("notes.tar",), "notes.tar: not a tar archive"),
         (("empty",), "empty: this folder holds no .tar shards"),
         ((".", "--samples", "3-"), "--samples is '3-'; it must be a number, or the first and last"),
-        ((".", "--samples", "3-2"), "'3-2': a range is written with its lower number first"),
+        ((".", "--samples", "3-2"), "is '3-2'; a range is written with its lower number first"),
         ((".", "--samples", "0-5"), "samples 0-5 are out of range for 5 samples"),
         ((".", "--keys", "missing.txt"), "missing.txt: No such file or directory; is the path right?"),
         ((".", "--seed", "1"), "--seed decides the order of --shuffle"),

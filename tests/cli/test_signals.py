@@ -197,3 +197,26 @@ def test_a_signal_while_a_pool_unpickles_is_one_line(
         _, errors = process.communicate(timeout=60)
 
     assert (process.returncode, errors) == (status, said)
+
+
+def test_a_second_signal_does_not_stop_the_removal_of_unfinished_files(folder: Path) -> None:
+    code = (
+        "import os, pathlib, signal\n"
+        "from wids.cli import workers\n"
+        "from wids.storage.part_file import create_unfinished\n"
+        "unlink = pathlib.Path.unlink\n"
+        "def unlink_after_a_signal(path, missing_ok=False):\n"
+        "    signal.raise_signal(signal.SIGTERM)\n"
+        "    unlink(path, missing_ok)\n"
+        "def work():\n"
+        "    create_unfinished(pathlib.Path(), 'a', '.part')\n"
+        "    pathlib.Path.unlink = unlink_after_a_signal\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "workers._set_up_worker()\n"
+        "workers._work(work)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, cwd=folder, capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (130, b"")
+    assert list(folder.glob("*.part")) == []

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from wids.descriptor import load_descriptor
 from wids.descriptor.documents import parse_document
+from wids.descriptor.folders import find_in_store
 from wids.descriptor.hub import split_by_names
 from wids.descriptor.urls import expand_braces
 from wids.errors import DescriptorError, FetchError
@@ -448,3 +449,16 @@ def test_a_web_server_lists_nothing_so_that_wildcards_are_part_of_the_name() -> 
     found = load_descriptor(urls, fetch=storage.read, list_folder=storage.list_folder)
 
     assert [shard["url"] for shard in found.shards] == urls
+
+
+def test_patterns_in_a_store_list_each_folder_once_and_take_a_question_mark_for_a_query() -> None:
+    listed = []
+
+    def list_folder(url: str) -> list[str]:
+        listed.append(url)
+        return ["a-0.tar?version=1", "a-0.tar?version=2", "a-1.tarxversion=1"]
+
+    patterns = [f"s3://bucket/folder/a-{number}*?version=1" for number in range(20)]
+
+    assert find_in_store(patterns, list_folder) == ["s3://bucket/folder/a-0.tar?version=1"]
+    assert listed == ["s3://bucket/folder"]

@@ -13,21 +13,21 @@ from wids.tools.number_range import check_range, parse_range, read_range
 def test_both_ends_are_included(first: int, last: int) -> None:
     first, last = sorted((first, last))
 
-    assert parse_range(f"{first}-{last}") == range(first, last + 1)
-    assert parse_range(f"{first}") == range(first, first + 1)
+    assert parse_range("--shard", f"{first}-{last}") == range(first, last + 1)
+    assert parse_range("--shard", f"{first}") == range(first, first + 1)
 
 
 @pytest.mark.parametrize(
     "text", ["", "-", "-3", "3-", "3--7", "-3-7", " 3", "3 - 7", "3-7\n", "3.0", "+3", "٣", "³", "a"]
 )
 def test_other_text_is_no_range(text: str) -> None:
-    assert parse_range(text) is None
+    assert parse_range("--shard", text) is None
     with pytest.raises(ValueError, match=r"--samples is .*; it must be a number, or the first and last of a range"):
         read_range("--samples", text)
 
 
 def test_the_lower_number_comes_first() -> None:
-    with pytest.raises(ValueError, match="'7-3': a range is written with its lower number first"):
+    with pytest.raises(ValueError, match="is '7-3'; a range is written with its lower number first"):
         read_range("--samples", "7-3")
 
 

@@ -80,10 +80,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         print(f"widsindex: {printable(' '.join(_describe(error).split()))}", file=sys.stderr)
         return int(options.error_status)
     except KeyboardInterrupt as error:
-        # Imported here: until main() runs, a Ctrl-C shows a traceback.
-        from wids.storage.part_file import remove_unfinished
-
-        remove_unfinished()
         number = error.args[0] if isinstance(error, Signalled) else signal.SIGINT
         print(f"widsindex: {'interrupted' if number == signal.SIGINT else 'terminated'}", file=sys.stderr)
         return _SIGNALLED + int(number)

@@ -30,7 +30,8 @@ def raising(replaced: Container[object] = (signal.SIG_DFL, signal.default_int_ha
     """Raise `Signalled` in a block for signals that end the program, and from it, whatever became of the exception inside.
 
     Python prints and drops an exception that is raised in a finalizer or a weak reference's callback: it is raised again a
-    moment later. Other code may catch it, or raise another one for it: then it is raised at the end of the block.
+    moment later. Other code may catch it, or raise another one for it: then it is raised at the end of the block. What this
+    process has not finished to write is removed before.
 
     Args:
         replaced: Only signals that have one of these handlers raise.
@@ -63,10 +64,20 @@ def raising(replaced: Container[object] = (signal.SIG_DFL, signal.default_int_ha
         raise
     finally:
         if came:
+            # Here, where further signals have no effect: after the block they end the process at once.
+            disregard()
             signal.setitimer(signal.ITIMER_REAL, 0)
+            _remove_unfinished()
         logging.disable(level)
         sys.unraisablehook = hook
         _restore(handlers)
+
+
+def _remove_unfinished() -> None:
+    # Imported here: until main() runs, a Ctrl-C shows a traceback.
+    from wids.storage.part_file import remove_unfinished
+
+    remove_unfinished()
 
 
 def _raise_first(came: list[int]) -> None:

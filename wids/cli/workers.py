@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wids.cli.signals import ENDING, Signalled, held_back, raising
 from wids.errors import WidsError
-from wids.storage.part_file import remove_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,9 +76,12 @@ def _end_workers() -> None:
     processes = multiprocessing.active_children()
     for process in processes:
         process.terminate()
-    for process in processes:
-        process.join(_MOST_SECONDS_TO_END)
-        if process.is_alive():
+    deadline = time.monotonic() + _MOST_SECONDS_TO_END
+    try:
+        for process in processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+    finally:
+        for process in processes:
             process.kill()
 
 
@@ -138,7 +140,6 @@ def _work(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         with raising(replaced={_end}):
             return function(*args, **kwargs)
     except Signalled as error:
-        remove_unfinished()
         os._exit(128 + int(error.args[0]))
 
 

@@ -8,6 +8,7 @@ Face dataset repository, and all others are folders of tars. Small files beside 
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
 from dataclasses import dataclass
@@ -200,7 +201,8 @@ def find_in_store(patterns: Iterable[str], list_folder: ListFolder) -> list[str]
         DescriptorError: A pattern has `**`.
         FetchError: The store cannot be reached.
     """
-    return [url for pattern in patterns for url in _match_in_store(pattern, list_folder)]
+    list_once = functools.cache(list_folder)
+    return [url for pattern in patterns for url in _match_in_store(pattern, list_once)]
 
 
 def _match_in_store(pattern: str, list_folder: ListFolder) -> list[str]:
@@ -223,7 +225,7 @@ def _match(pattern: str, names: list[str]) -> list[str]:
     return (
         [pattern]
         if pattern in names
-        else fnmatch.filter([name for name in names if not name.startswith("._")], pattern)
+        else fnmatch.filter([name for name in names if not name.startswith("._")], pattern.replace("?", "[?]"))
     )
 
 

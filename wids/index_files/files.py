@@ -175,6 +175,8 @@ class IndexFiles:
                 with suppress(FetchError):
                     self._storage.remove_cached({"url": url})
                     del self._packs[url]
+                    if self._open_pack(url) is None:
+                        self._packs[url] = pack  # for the shards that it fits
             return self._open_pack(url)
 
     def _from_offsets(self, shard: Mapping[str, Any], source: Source) -> TarIndex | None:

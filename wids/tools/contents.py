@@ -89,7 +89,7 @@ class Contents:
         """
         if chosen is None:
             return range(len(self.urls))
-        numbers = parse_range(chosen)
+        numbers = parse_range("--shard", chosen)
         if numbers is not None:
             check_range(numbers, len(self.urls), "shard")
             return numbers

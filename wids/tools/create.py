@@ -154,7 +154,7 @@ def _list_found(found: Sequence[tuple[str, str]], survey: Survey, pack: Path | N
 
 def _name_left_out(path: Path | None, errors: Mapping[str, str], num_shards: int) -> WidsError:
     """Return the error that lists the shards which cannot be read."""
-    where = " ".join(str(path or "descriptor").split())
+    where = str(path or "descriptor").replace("\n", " ")
     gap = " " if len(errors) == 1 else "\n"
     left_out = gap.join(" ".join(error.split()) for error in errors.values())
     if len(errors) == num_shards:

@@ -12,22 +12,26 @@ _MAX_DIGITS = 18
 """Longer numbers are beyond the end of any dataset; Python refuses to parse those of thousands of digits."""
 
 
-def parse_range(text: str) -> range | None:
+def parse_range(name: str, text: str) -> range | None:
     """Return the numbers that `A` or `A-B` stands for, B included; None where the text has another form.
+
+    Args:
+        name: What the message calls the text.
+        text: What the user wrote.
 
     Raises:
         ValueError: B is below A.
 
     Examples:
-        >>> parse_range("3-5"), parse_range("9"), parse_range("-9")
-        (range(3, 6), range(9, 10), None)
+        >>> [parse_range("--shard", text) for text in ("3-5", "9", "-9")]
+        [range(3, 6), range(9, 10), None]
     """
     match = _RANGE.fullmatch(text)
     if match is None:
         return None
     first, last = _to_number(match[1]), _to_number(match[2] or match[1])
     if last < first:
-        raise ValueError(f"{text!r}: a range is written with its lower number first, such as 0-99")
+        raise ValueError(f"{name} is {text!r}; a range is written with its lower number first, such as 0-99")
     return range(first, last + 1)
 
 
@@ -45,7 +49,7 @@ def read_range(name: str, text: str) -> range:
         >>> read_range("--shards", "0-99")
         range(0, 100)
     """
-    numbers = parse_range(text)
+    numbers = parse_range(name, text)
     if numbers is None:
         raise ValueError(f"{name} is {text!r}; it must be a number, or the first and last of a range, such as 0-99")
     return numbers
