@@ -15,7 +15,7 @@ from tests.storage.reading import shards as cached_files
 from tests.storage.web_server import WebServer, status, web_server
 from tests.support import sample_members, write_descriptor, write_shards, write_tar
 from wids.cli import main
-from wids.errors import ShardMismatchError, WidsError
+from wids.errors import FetchError, ShardMismatchError, WidsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,6 +196,21 @@ def test_a_pack_that_was_written_again_is_fetched_and_no_shard(
 
     assert plain(open_set(newer, tmp_path).locate(30)) == places([tmp_path / "shard-0000.tar"])[30]
     assert asked_for(server) == {"train.widx"}
+
+
+def test_a_pack_that_can_no_longer_be_fetched_answers_for_the_shards_that_it_has(
+    server: WebServer, served: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    missing = {**served[0], "url": server.url("other.tar")}
+    dataset = open_set([*served, missing], tmp_path)
+    assert dataset.key(0) == "000000"
+    del server.objects["train.widx"]
+
+    with pytest.raises(FetchError, match=r"other\.tar: does not exist"):
+        dataset.key(10)
+
+    assert dataset.key(4) == "000004"
+    assert asked_for(server) == {"train.widx", "other.tar"}
 
 
 @pytest.mark.parametrize("ask", ["locate", "key"])
