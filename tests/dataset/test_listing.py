@@ -360,3 +360,16 @@ def test_commands_that_only_list_ask_for_no_shard(
     assert shown[0] == shown[1]
     assert ".txt" in shown[0]
     assert asked_for(server) == {"train.widx"}
+
+
+@pytest.mark.parametrize("has_ranges", [True, False], ids=["ranges", "whole"])
+def test_cat_prints_the_shard_as_it_is_when_its_pack_is_outdated(
+    server: WebServer, served: list[dict[str, Any]], tmp_path: Path, capfd: pytest.CaptureFixture[str], has_ranges: bool
+) -> None:
+    server.has_ranges = has_ranges
+    rewrite(server, tmp_path, SHIFTED)
+    path = write_descriptor(tmp_path / "remote.json", without(served, "md5sum"))
+
+    for samples in (["2"], ["000002"], ["--keys", "000002"]):
+        assert main(["cat", str(path), *samples, "txt"]) == 0
+        assert capfd.readouterr().out == "text of 2"

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     if options.file == "-" and "-" in options.samples:
         raise ValueError("- stands for the dataset and for names of samples; stdin can be only one of them")
     with data_set(options.file) as shards:
-        contents = Contents(shards)
+        contents = Contents(shards, opens=True)
         if options.samples:
             _write(contents, contents.find(expand_names(options.samples)), options.field, options.lines)
         else:

@@ -26,12 +26,13 @@ from wids.tools.sizes import Sizes
 from wids.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from io import BufferedReader
 
     from numpy.typing import NDArray
 
     from wids.descriptor import Descriptor
+    from wids.tar import Listing
 
 _INDEX = re.compile(r"-?(0|[1-9][0-9]*)")
 
@@ -67,18 +68,21 @@ class Contents:
     Args:
         shards: What `ShardListDataset` takes: a descriptor, a folder, a pattern, a shard, …
         storage: Opens them; None for one that fetches only the bytes it needs of remote shards.
+        opens: Describe samples by shards that are opened, because their fields are going to be read. Otherwise an index pack
+            that can answer for a remote shard is enough.
 
     Raises:
         DescriptorError: The descriptor cannot be read.
     """
 
-    def __init__(self, shards: Any, storage: Storage | None = None) -> None:
+    def __init__(self, shards: Any, storage: Storage | None = None, *, opens: bool = False) -> None:
         storage = storage or Storage(StorageOptions(access="auto"))
         self.descriptor: Descriptor = load_descriptor(shards, fetch=storage.read, list_folder=storage.list_folder)
         self.urls = [str(shard["url"]) for shard in self.descriptor.shards]
         self._counts: list[int | None] = [shard["nsamples"] for shard in self.descriptor.shards]
         self._ends: list[int] = []  # samples up to the end of each shard, as far as that was needed
         self._cache = ShardCache(self.descriptor.shards, storage, default_lru_size())
+        self._describe: Callable[[int], Listing] = self._cache.get if opens else self._cache.listing
 
     def choose_shards(self, chosen: str | None) -> Sequence[int]:
         """Return the numbers of the shards that `3`, `0-99` or a pattern of names stands for; of all for None.
@@ -119,7 +123,7 @@ class Contents:
             return
         for shard in range(max(chosen, default=-1) + 1):
             if shard in chosen:
-                listing = self._cache.listing(shard)
+                listing = self._describe(shard)
                 for position, key in zip(range(self._count(shard)), listing.keys(), strict=False):
                     if pattern is None or fnmatchcase(key, pattern):
                         yield Row(first + position, key, shard, position, listing.sizes(position))
@@ -179,7 +183,7 @@ class Contents:
             return self._measure_rows(self._selected)
         measured: dict[str, Sizes] = {}
         for shard in range(len(self.urls)):
-            listing = self._cache.listing(shard)
+            listing = self._describe(shard)
             for name, sizes in listing.sizes_of_fields(self._count(shard)):
                 measured.setdefault(name, Sizes()).add(sizes)
         return dict(sorted(measured.items()))
@@ -201,7 +205,7 @@ class Contents:
     def _count(self, shard: int) -> int:
         count = self._counts[shard]
         if count is None:
-            count = self._counts[shard] = self._cache.listing(shard).num_samples
+            count = self._counts[shard] = self._describe(shard).num_samples
         return count
 
     def _find_index(self, index: int) -> Row:
@@ -227,7 +231,7 @@ class Contents:
         return ends[-1] if ends else 0
 
     def _row(self, shard: int, position: int, index: int) -> Row:
-        listing = self._cache.listing(shard)
+        listing = self._describe(shard)
         return Row(index, listing.key(position), shard, position, listing.sizes(position))
 
     def _find_keys(self, keys: set[str]) -> dict[str, Row]:
@@ -252,7 +256,7 @@ class Contents:
         for shard in range(len(self.urls)):
             if len(found) == len(keys):
                 break
-            for position, key in zip(range(self._count(shard)), self._cache.listing(shard).keys(), strict=False):
+            for position, key in zip(range(self._count(shard)), self._describe(shard).keys(), strict=False):
                 if key in keys and key not in found:
                     found[key] = self._row(shard, position, first + position)
             first += self._count(shard)
