@@ -45,9 +45,10 @@ AIMS = [
     ("md5, 1 worker", "second run", 8.0),
 ]
 PEAK = """
-import resource, sys, wids
+import sys, wids
+from peak_memory import peak_megabytes
 wids.create_index(sys.argv[1:], "peak.json", md5=False, index=True, resume=False)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(peak_megabytes())
 """
 
 
@@ -73,6 +74,7 @@ def main() -> None:
         print(f"{name:24} {median:8.2f} s {statistics.median(cpu_times[name]):8.2f} s of CPU")
     for slow, fast, aim in AIMS:
         print(f"{slow} / {fast}: {medians[slow] / medians[fast]:.2f} (aim: at least {aim:.2f})")
+    here = Path(__file__).parent
     for count in (NUM_SHARDS // 10, NUM_SHARDS):
         done = subprocess.run(
             [sys.executable, "-c", PEAK, *names[:count]],
@@ -80,9 +82,9 @@ def main() -> None:
             check=True,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            env={**os.environ, "PYTHONPATH": f"{here.parent}:{here}"},
         )
-        print(f"peak memory, {count} shards with a pack: {int(done.stdout) / 1024:.0f} MiB")
+        print(f"peak memory, {count} shards with a pack: {float(done.stdout):.0f} MiB")
 
 
 def prepare() -> list[str]:
