@@ -11,7 +11,7 @@ from wids.words import counted, counted_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from wids.storage import Storage
 
@@ -46,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
     from wids.descriptor import load_descriptor
     from wids.storage import Storage, StorageOptions
     from wids.storage.progress import format_size
+    from wids.tools.number_range import check_range, read_range
     from wids.tools.progress import show_progress
 
     if options.workers < 1:
@@ -53,7 +54,11 @@ def run(options: argparse.Namespace) -> int:
     storage = Storage(StorageOptions(cache_dir=options.cache_dir, cache_size=options.cache_size, checksum="md5"))
     with data_set(options.file) as named:
         shards = load_descriptor(named, fetch=storage.read, list_folder=storage.list_folder).shards
-        chosen = _choose(shards, options.shards)
+        chosen = shards
+        if options.shards is not None:
+            numbers = read_range("--shards", options.shards)
+            check_range(numbers, len(shards), "shard")
+            chosen = shards[numbers.start : numbers.stop]
         with threads(options.workers) as pool:
             fetched = pool.map(lambda shard: _try_fetch(storage, shard), chosen)
             results = list(show_progress(fetched, "fetching", len(chosen), is_shown=True))
@@ -72,17 +77,6 @@ def run(options: argparse.Namespace) -> int:
     if cached + in_place + len(errors) < len(chosen):
         print(fold("the cache does not hold the rest; give a larger --cache-size, and the same to the training"))
     return int(bool(errors))
-
-
-def _choose(shards: Sequence[Any], text: str | None) -> Sequence[Any]:
-    if text is None:
-        return shards
-    # Imported here: it brings all of the tools, which only this option needs.
-    from wids.tools.number_range import check_range, read_range
-
-    numbers = read_range("--shards", text)
-    check_range(numbers, len(shards), "shard")
-    return shards[numbers.start : numbers.stop]
 
 
 def _try_fetch(storage: Storage, shard: Mapping[str, Any]) -> int | Exception:

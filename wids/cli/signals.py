@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Sent by Ctrl-C, by `kill`, and when the terminal is closed."""
 
-
 _RETRY_S = 0.01
 """After so long an exception that was lost is raised again."""
 
@@ -44,7 +43,7 @@ def raising(replaced: Container[object] = (signal.SIG_DFL, signal.default_int_ha
     def end(number: int, _: object) -> None:
         came.append(number)
         # Another signal does not cut short the clean-up that this one begins; but Ctrl-C can be repeated.
-        disregard(other for other in ENDING if not other == number == signal.SIGINT)
+        disregard(other for other in handlers if not other == number == signal.SIGINT)
         logging.disable(logging.WARNING)  # that what it interrupts was not closed is nothing to warn of
         raise Signalled(number)
 
@@ -65,7 +64,7 @@ def raising(replaced: Container[object] = (signal.SIG_DFL, signal.default_int_ha
     finally:
         if came:
             # Here, where further signals have no effect: after the block they end the process at once.
-            disregard()
+            disregard(handlers)
             signal.setitimer(signal.ITIMER_REAL, 0)
             _remove_unfinished()
         logging.disable(level)

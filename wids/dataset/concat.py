@@ -14,6 +14,7 @@ import numpy as np
 
 from wids.closing import Closing
 from wids.dataset.steps import REQUIRED
+from wids.fields import list_names
 from wids.words import counted
 
 if TYPE_CHECKING:
@@ -179,8 +180,7 @@ class ConcatDataset(Closing, _Base):  # type: ignore[type-arg]
         Raises:
             TypeError: One of the datasets has no such method.
         """
-        names = fields if isinstance(fields, str) else tuple(fields)
-        return type(self)(self._ask_each("select_fields", names, missing=missing))
+        return type(self)(self._ask_each("select_fields", list_names(fields), missing=missing))
 
     def rename(self, **names: str) -> Self:
         """Return a concatenation whose fields are renamed.

@@ -10,7 +10,7 @@ from wids.dataset.batches import Batches
 from wids.dataset.join import Join
 from wids.dataset.steps import REQUIRED, Rename, SelectFields, ToTuple, alternatives
 from wids.decode import Decoder, default_decoder
-from wids.fields import FieldFilter
+from wids.fields import FieldFilter, list_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,7 +85,7 @@ class Pipeline:
             fields: Fields; `"jpg;png"` takes the first that a sample has.
             missing: The value for a field that a sample does not have; by default, that is a `KeyError`.
         """
-        names = (fields,) if isinstance(fields, str) else tuple(fields)
+        names = tuple(list_names(fields))
         return self._narrow(names, SelectFields(names, missing))
 
     def rename(self, **names: str) -> Self:
